@@ -1,0 +1,258 @@
+"""Every error of the library, in one tree.
+
+    GraphflowError
+    ├── DefinitionError            a graph, node or context is wrong before anything runs
+    │   ├── MutableContext         a context field could hold something mutable
+    │   ├── GraphProblems          `run()` refused a graph; `.problems` lists all of them
+    │   └── TargetError            the command line's TARGET is not a graph
+    ├── UsageError                 a call of this library with arguments that make no sense
+    ├── MissingExtra               an optional part is needed; the message names the extra
+    ├── NodeError                  a node is to blame; caught by `on_error`, never leaves `run()`
+    │   ├── NodeTimeout            an attempt took longer than its `timeout=`
+    │   ├── ConflictError          two branches wrote one field that has no reducer
+    │   ├── JoinUnmet              a join's policy can no longer be met
+    │   ├── ContractError          a value does not fit the contract of its boundary
+    │   ├── ReportedFailure        a node's output was a report with status "failed"
+    │   ├── UnknownTarget          a handoff or delegation to a node that no edge leads to
+    │   ├── NoRoute                every token ended before END was reached
+    │   ├── TurnLimit              a node wanted more turns than its `max_turns`
+    │   ├── InvalidDelegate        a `Delegate` whose calls are empty, doubled, unknown or cyclic
+    │   └── StrayCancellation      a cancellation that nobody asked for
+    ├── BoundHit                   raised inside a node's body when an effect is refused
+    ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
+    ├── NodeFailed                 a recorded failure, when the exception object is gone
+    ├── JournalMismatch            the stored decisions differ from what the fold draws
+    └── InternalError              a bug of ours: please report it
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class GraphflowError(Exception):
+    """The root of every error that this library raises on purpose."""
+
+
+class DefinitionError(GraphflowError):
+    """A definition is wrong: found before anything runs."""
+
+
+class MutableContext(DefinitionError, TypeError):
+    """A context field could hold something mutable.
+
+    Attributes:
+        context: the name of the class.
+        fields: for each refused field its name, what is wrong, and the type to use instead.
+    """
+
+    def __init__(self, context: str, fields: Sequence[tuple[str, str, str]]) -> None:
+        """Remember the class and its refused fields."""
+        self.context = context
+        self.fields = tuple(fields)
+        lines = [f"  {name}: {found}; use {instead}" for name, found, instead in self.fields]
+        super().__init__(
+            f"the context {context!r} could hold something mutable, and parallel branches share it:\n"
+            + "\n".join(lines)
+        )
+
+
+class GraphProblems(DefinitionError, ValueError):
+    """A graph that has errors was asked to run.
+
+    Attributes:
+        graph: the name of the graph.
+        problems: every problem found, as `graphflow.graphs.checks.Problem` values.
+    """
+
+    def __init__(self, graph: str, problems: Sequence[object]) -> None:
+        """Remember all problems; the message lists each on a line of its own."""
+        self.graph = graph
+        self.problems = tuple(problems)
+        found = "1 problem" if len(self.problems) == 1 else f"{len(self.problems)} problems"
+        super().__init__(f"the graph {graph!r} has {found}:\n" + "\n".join(f"  {p}" for p in self.problems))
+
+
+class TargetError(DefinitionError):
+    """What was named is not a graph that can be loaded."""
+
+
+class UsageError(GraphflowError, ValueError):
+    """The library was called with arguments that make no sense together."""
+
+
+class MissingExtra(GraphflowError, ImportError):
+    """Something optional is needed and not installed.
+
+    Attributes:
+        extra: the extra of the distribution that brings it.
+    """
+
+    def __init__(self, wanted: str, extra: str, otherwise: str = "") -> None:
+        """Say what was wanted, and every way to get it."""
+        self.extra = extra
+        tail = f", or {otherwise}" if otherwise else ""
+        super().__init__(f"{wanted} needs the extra {extra!r}: pip install 'graphflow-agents[{extra}]'{tail}.")
+
+
+class NodeError(GraphflowError):
+    """A failure that the library found and that a node is to blame for."""
+
+
+class NodeTimeout(NodeError, TimeoutError):
+    """An attempt took longer than allowed.
+
+    Attributes:
+        limit: the allowed active seconds.
+        elapsed: the active seconds that had passed when it was noticed.
+    """
+
+    def __init__(self, path: str, limit: float, elapsed: float) -> None:
+        """Remember both durations."""
+        self.path, self.limit, self.elapsed = path, limit, elapsed
+        super().__init__(f"{path!r} took {elapsed:.3g} s, more than its timeout of {limit:.3g} s.")
+
+
+class ConflictError(NodeError):
+    """Two branches wrote one field without a reducer.
+
+    Attributes:
+        field: the field of the context.
+        writers: the paths of the writers, in branch order.
+    """
+
+    def __init__(self, field: str, writers: Sequence[str]) -> None:
+        """Name the field and its writers."""
+        self.field, self.writers = field, tuple(writers)
+        super().__init__(
+            f"the field {field!r} was written by parallel branches ({', '.join(map(repr, self.writers))}) and has "
+            f"no reducer. Let one branch write it, or declare how to combine: Annotated[..., append]."
+        )
+
+
+class JoinUnmet(NodeError):
+    """A join's policy can no longer be met.
+
+    Attributes:
+        policy: the policy in words.
+        arrived: how many branches had arrived.
+    """
+
+    def __init__(self, join: str, policy: str, arrived: int) -> None:
+        """Name the policy and the count."""
+        self.policy, self.arrived = policy, arrived
+        super().__init__(f"the join {join!r} waits for {policy}, which can no longer be met: {arrived} arrived.")
+
+
+class ContractError(NodeError):
+    """A value does not fit the contract of the boundary that it crosses."""
+
+
+class ReportedFailure(NodeError):
+    """A node's output was a report with status "failed"."""
+
+
+class UnknownTarget(NodeError):
+    """A node asked for a target that it has no edge to.
+
+    Attributes:
+        asked: the name it asked for.
+        known: the names that its edges lead to.
+    """
+
+    def __init__(self, path: str, asked: str, known: Iterable[str], verb: str = "hand off") -> None:
+        """Say which names are known and guess the one that was meant."""
+        self.asked, self.known = asked, tuple(known)
+        names = ", ".join(map(repr, self.known)) or "none"
+        near = difflib.get_close_matches(asked, self.known, n=1)
+        guess = f" Did it mean {near[0]!r}?" if near else ""
+        edge = "hands_off" if verb == "hand off" else "delegates"
+        super().__init__(
+            f"{path!r} asked to {verb} to {asked!r}, which is not among its targets: {names}.{guess} "
+            f"Declare the edge with {edge}(...), or correct the name."
+        )
+
+
+class NoRoute(NodeError):
+    """Every token ended before END was reached."""
+
+
+class TurnLimit(NodeError):
+    """A node would need one more turn than its `max_turns`."""
+
+
+class InvalidDelegate(NodeError):
+    """The calls of a `Delegate` make no sense together."""
+
+
+class StrayCancellation(NodeError):
+    """A node's body was cancelled although nobody had asked for that."""
+
+
+class BoundHit(GraphflowError):
+    """A bound refuses something; raised in a node's body by `step.effect`.
+
+    A body may catch it and go on with what it has; one that lets it pass ends its node at the bound.
+
+    Attributes:
+        bound: which bound, one of the names of `Budget`, or `costs`.
+        limit: its value.
+        wanted: what was asked for.
+        left: what was left.
+    """
+
+    def __init__(self, bound: str, *, limit: object, wanted: object, left: object) -> None:
+        """Remember the numbers."""
+        self.bound, self.limit, self.wanted, self.left = bound, limit, wanted, left
+        super().__init__(f"the bound {bound!r} refuses this: {wanted} wanted, {left} left of {limit}.")
+
+
+class EffectKeyRequired(GraphflowError):
+    """Two effects of one turn were in flight at once without `key=`."""
+
+    def __init__(self, path: str, name: str) -> None:
+        """Name the effect that needs a key."""
+        super().__init__(
+            f"{path!r} started the effect {name!r} while another effect of the same turn is in flight. Their order "
+            f"would be timing, so neither could be found again: give each a key=, or await one after the other."
+        )
+
+
+class NodeFailed(GraphflowError):
+    """A failure known from its record alone: the exception object is gone.
+
+    Attributes:
+        path: the node's path.
+        error_type: the recorded type of the exception.
+        text: the recorded text.
+    """
+
+    def __init__(self, path: str, error_type: str, text: str) -> None:
+        """Carry what was recorded."""
+        self.path, self.error_type, self.text = path, error_type, text
+        super().__init__(f"{path!r} failed with {error_type}: {text}")
+
+
+class JournalMismatch(GraphflowError):
+    """Stored decisions differ from what the fold draws from the stored facts.
+
+    Attributes:
+        seq: the number of the record that differs.
+    """
+
+    def __init__(self, seq: int, stored: object, drawn: object) -> None:
+        """Show both sides."""
+        self.seq, self.stored, self.drawn = seq, stored, drawn
+        super().__init__(f"record {seq} holds {stored!r}, but folding its fact gives {drawn!r}.")
+
+
+class InternalError(GraphflowError):
+    """A bug of ours. Please report it with the graph and the events."""
+
+    def __init__(self, what: str) -> None:
+        """Say what should never have happened."""
+        super().__init__(f"{what}. This is a bug in graphflow: please report it with your graph and its events.")

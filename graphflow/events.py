@@ -1,0 +1,524 @@
+"""What happened in a run: facts from outside, decisions of the fold, and the record that joins them.
+
+A *fact* comes from outside the fold: a node returned, a timer fired, a person answered. A *decision* is what the fold
+says about a fact. One fact with its decisions is one `Record`; a journal stores records, and folding the facts of a
+journal again draws the same decisions. Listeners see both, flattened into `Event` values.
+
+The classes here are plain slotted dataclasses: the type checkers hold them frozen (see `record`), because a frozen
+dataclass costs four times as much to build and a run builds several of them for each hop.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+
+import pydantic_core
+from pydantic import TypeAdapter
+
+from graphflow.model.budget import Budget
+from graphflow.model.contract import Reason
+from graphflow.model.ids import Path, path_text
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make a slotted dataclass that checkers treat as frozen."""
+    return dataclass(slots=True)(cls)
+
+
+class EdgeName(NamedTuple):
+    """The identity of an edge in its graph.
+
+    Attributes:
+        source: the node that it leaves, None for START.
+        kind: what it means.
+        target: the node that it leads to, None for END.
+        position: its place among the edges of one statement.
+    """
+
+    source: str | None
+    kind: Literal["next", "fork", "choose", "map", "delegate", "handoff", "error", "escalate"]
+    target: str | None
+    position: int = 0
+
+    def __str__(self) -> str:
+        """Show the edge as an arrow."""
+        return f"{self.source or 'START'} -{self.kind}-> {self.target or 'END'}"
+
+
+@record
+class Failure:
+    """An exception as a fact: what remains of it when the object is gone.
+
+    Attributes:
+        error_type: the qualified name of its class.
+        text: its message.
+        lineage: the qualified names of its class and the classes above it, for `catch=`.
+        code: the reason code it stands for.
+        limit: the bound that it speaks of, if any.
+    """
+
+    error_type: str
+    text: str
+    lineage: tuple[str, ...] = ()
+    code: str = "failed"
+    limit: float | None = None
+
+
+# --- facts -----------------------------------------------------------------------------------------------------------
+
+
+@record
+class RunStarted:
+    """A run began."""
+
+    run: str
+    graph: str
+    fingerprint: str
+    context: Any
+    budget: Budget
+    max_parallel: int | None
+    hooked: bool
+    wall: float
+
+
+@record
+class NodeReturned:
+    """A body ended: with an outcome, with a failure, or because it was cancelled."""
+
+    path: Path
+    turn: int
+    attempt: int
+    outcome: Any = None
+    failure: Failure | None = None
+    cancelled: bool = False
+
+
+@record
+class EffectRequested:
+    """A body asks to do something outside."""
+
+    path: Path
+    turn: int
+    attempt: int
+    key: str
+    name: str
+    digest: str
+    cost: Budget | None
+
+
+@record
+class EffectFinished:
+    """An effect ended; `usage` is what it really cost."""
+
+    path: Path
+    turn: int
+    attempt: int
+    key: str
+    result: Any = None
+    failure: Failure | None = None
+    usage: Budget | None = None
+
+
+@record
+class SleepRequested:
+    """A body asks to sleep for active seconds."""
+
+    path: Path
+    turn: int
+    attempt: int
+    seconds: float
+
+
+@record
+class TimerFired:
+    """The clock reached the time of a timer."""
+
+    timer: int
+
+
+@record
+class Emitted:
+    """A body said something for whoever listens."""
+
+    path: Path
+    turn: int
+    value: Any
+
+
+@record
+class HookAnswered:
+    """The `before=` hook let a visit start (`skip` is None) or skipped it."""
+
+    path: Path
+    skip: str | None = None
+
+
+@record
+class AnswerGiven:
+    """A person answered a question, in a form that its schema accepts."""
+
+    question: str
+    value: Any
+
+
+@record
+class CancelRequested:
+    """Somebody cancelled the run."""
+
+    by: str
+
+
+@record
+class Warned:
+    """The runner saw something that is not in order, such as a body that swallowed its cancellation."""
+
+    path: Path
+    warning: Literal["thread_abandoned", "cancel_swallowed", "loop_blocked"]
+    text: str
+
+
+Fact = (
+    RunStarted | NodeReturned | EffectRequested | EffectFinished | SleepRequested | TimerFired | Emitted
+    | HookAnswered | AnswerGiven | CancelRequested | Warned
+)  # fmt: skip
+
+# --- decisions -------------------------------------------------------------------------------------------------------
+
+VisitStatus = Literal["completed", "failed", "cancelled", "timed_out"]
+RunStatus = Literal["completed", "partial", "failed", "waiting", "cancelled", "exhausted"]
+
+
+@record
+class NodeStarted:
+    """A visit began; one node run is spent. Once for each visit."""
+
+    path: Path
+    edge: EdgeName
+
+
+@record
+class NodeReentered:
+    """A suspended visit goes on with its next turn."""
+
+    path: Path
+    turn: int
+
+
+@record
+class NodeRetried:
+    """An attempt failed and another begins; one retry and one node run are spent."""
+
+    path: Path
+    attempt: int
+    reason: Reason
+
+
+@record
+class NodeEnded:
+    """A visit ended: its terminal event."""
+
+    path: Path
+    status: VisitStatus
+    reason: Reason | None = None
+
+
+@record
+class NodeSkipped:
+    """A node was not run: a branch not taken, a join that nothing reached, a hook's Skip."""
+
+    path: Path
+    reason: Reason
+
+
+@record
+class EdgeTaken:
+    """Control moved over an edge; `hop` counts its traversals in this activation of the graph."""
+
+    path: Path
+    edge: EdgeName
+    hop: int
+
+
+@record
+class EffectStarted:
+    """An effect may run; its counts are spent, its tokens and money reserved."""
+
+    path: Path
+    turn: int
+    key: str
+    name: str
+    reserved: Budget | None
+
+
+@record
+class EffectReused:
+    """An effect of a repeated turn has a recorded result, which is returned instead of running it again."""
+
+    path: Path
+    turn: int
+    key: str
+
+
+@record
+class TimerSet:
+    """The clock is asked to tell when `at` is reached."""
+
+    timer: int
+    at: float
+    path: Path
+    purpose: Literal["sleep", "timeout", "call_timeout", "quorum", "deadline"]
+
+
+@record
+class ScopeOpened:
+    """A fork or a map started its branches."""
+
+    path: Path
+    join: str | None
+    branches: int
+
+
+@record
+class ScopeClosed:
+    """All branches of a fork have ended."""
+
+    path: Path
+    join: str | None
+    arrived: int
+    failed: int
+
+
+@record
+class FrameOpened:
+    """A delegation or a nested graph began."""
+
+    path: Path
+    graph: str | None
+    depth: int
+    edge: EdgeName
+
+
+@record
+class FrameClosed:
+    """A delegation or a nested graph ended; a delegation with the report that its caller gets."""
+
+    path: Path
+    report: Any = None
+
+
+@record
+class Refused:
+    """A bound refused something; nothing was spent on it."""
+
+    path: Path
+    bound: str
+    limit: float | None
+    wanted: str
+
+
+@record
+class Spent:
+    """An effect settled: what it really used."""
+
+    path: Path
+    usage: Budget
+
+
+@record
+class Granted:
+    """An account was split off (`open`), or settled and its rest given back."""
+
+    path: Path
+    budget: Budget
+    open: bool
+
+
+@record
+class Paused:
+    """A visit waits for a person."""
+
+    path: Path
+    question: str
+    text: str
+
+
+@record
+class RunEnded:
+    """The run came to an end, or waits."""
+
+    status: RunStatus
+    reason: Reason | None = None
+    path: Path = ()
+
+
+Decision = (
+    NodeStarted | NodeReentered | NodeRetried | NodeEnded | NodeSkipped | EdgeTaken | EffectStarted | EffectReused
+    | TimerSet | ScopeOpened | ScopeClosed | FrameOpened | FrameClosed | Refused | Spent | Granted | Paused | RunEnded
+)  # fmt: skip
+
+
+@record
+class ListenerFailed:
+    """A listener raised; it hears nothing more, and the run goes on. Not part of the journal."""
+
+    listener: str
+    text: str
+
+
+Body = Fact | Decision | ListenerFailed
+
+# --- records and events ----------------------------------------------------------------------------------------------
+
+
+@record
+class Record:
+    """One fact with the decisions that it led to: what a journal stores in one piece.
+
+    Attributes:
+        seq: the number of the fact's event; its decisions follow it.
+        at: active seconds since the run began.
+        fact: what happened.
+        decisions: what the fold said, in order.
+    """
+
+    seq: int
+    at: float
+    fact: Fact
+    decisions: tuple[Decision, ...]
+
+    def events(self, run: str) -> Iterator[Event]:
+        """Flatten into events, the fact first."""
+        yield Event(run, self.seq, self.at, self.fact)
+        for offset, decision in enumerate(self.decisions, start=1):
+            yield Event(run, self.seq + offset, self.at, decision)
+
+
+@record
+class Event:
+    """One thing that happened in a run.
+
+    Attributes:
+        run: the run's id.
+        seq: its number in the run, from 0, without gaps.
+        at: active seconds since the run began.
+        body: the fact or decision itself.
+    """
+
+    run: str
+    seq: int
+    at: float
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        """The name of what happened, such as "node_started"."""
+        return kind_of(type(self.body))
+
+    @property
+    def path(self) -> Path:
+        """Where it happened; the root is ()."""
+        path: Path = getattr(self.body, "path", ())
+        return path
+
+    @property
+    def visit(self) -> int:
+        """The visit that it belongs to, from 1."""
+        return self.path[-1].visit if self.path else 1
+
+    def __str__(self) -> str:
+        """Show one line for a person."""
+        rest = ", ".join(
+            f"{item.name}={_short(getattr(self.body, item.name))}"
+            for item in fields(self.body)
+            if item.name != "path" and getattr(self.body, item.name) is not None
+        )
+        return f"{self.seq:>4} {self.at:8.3f}  {self.kind:<16} {path_text(self.path)}  {rest}".rstrip()
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a width for a person's eye
+
+
+@functools.cache
+def kind_of(body: type) -> str:
+    """Return the name of a kind of event: its class's name in snake case.
+
+    >>> kind_of(NodeStarted)
+    'node_started'
+    """
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
+
+
+BODIES: dict[str, type] = {kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed)}
+"""Every kind of event by its name."""
+
+
+@functools.cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def event_json(event: Event) -> str:
+    """Write an event as one line of JSON.
+
+    Values of users are written as JSON, by their own pydantic types where they have one; what has no JSON form is
+    written as its type's name, so that one odd value never loses a trace.
+    """
+    body = pydantic_core.to_jsonable_python(event.body, serialize_unknown=True, inf_nan_mode="strings", by_alias=True)
+    line = {"run": event.run, "seq": event.seq, "at": event.at, "kind": event.kind, "body": body}
+    return json.dumps(line, ensure_ascii=True)
+
+
+def read_event(line: str) -> Event:
+    """Read what `event_json` wrote; values of users come back as plain JSON.
+
+    Raises:
+        ValueError: if the line is no event.
+    """
+    try:
+        found = json.loads(line)
+        body = _adapter(BODIES[found["kind"]]).validate_python(found["body"])
+        return Event(str(found["run"]), int(found["seq"]), float(found["at"]), body)
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"not an event of a run: {line.strip()[:80]!r} ({error})"
+        raise ValueError(msg) from error
+
+
+# --- ports -----------------------------------------------------------------------------------------------------------
+
+
+class Journal(Protocol):
+    """Where the records of runs are kept. A record is appended before its commands are carried out."""
+
+    async def append(self, run: str, entry: Record) -> None:
+        """Store one record of a run, all of it or nothing."""
+        ...
+
+    async def read(self, run: str) -> Sequence[Record]:
+        """Return the records of a run in order; none for an unknown run."""
+        ...
+
+
+class Clock(Protocol):
+    """Where a run gets its time from, and how it waits. All times are seconds on one scale of the clock's own."""
+
+    def now(self) -> float:
+        """Return the present time in seconds."""
+        ...
+
+    async def sleep_until(self, deadline: float) -> None:
+        """Wait until the clock shows `deadline`."""
+        ...
+
+    def all_asleep(self) -> None:
+        """Hear that every task of a run waits for this clock; a clock that can jump does so now."""
+        ...

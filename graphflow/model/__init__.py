@@ -1,0 +1,1 @@
+"""The values of a run: ids, budget, context, contracts, outcomes, state."""

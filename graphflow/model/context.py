@@ -1,0 +1,216 @@
+"""The user's part of the state: frozen all the way down, changed only by validated updates."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
+
+from graphflow.errors import ContractError, MutableContext
+from graphflow.model.frozen import mutable_part
+
+T = TypeVar("T")
+N = TypeVar("N", int, float)
+Reducer = Callable[[Any, Any], Any]
+
+
+def append(old: tuple[T, ...], new: T) -> tuple[T, ...]:
+    """Add one item at the end: the reducer of a field that collects.
+
+    >>> append((1, 2), 3)
+    (1, 2, 3)
+    """
+    return (*old, new)
+
+
+def extend(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+    """Add several items at the end.
+
+    >>> extend((1,), (2, 3))
+    (1, 2, 3)
+    """
+    return old + new
+
+
+def add(old: N, new: N) -> N:
+    """Sum up.
+
+    >>> add(1, 2)
+    3
+    """
+    return old + new
+
+
+def union(old: frozenset[T], new: frozenset[T]) -> frozenset[T]:
+    """Unite two sets.
+
+    >>> sorted(union(frozenset({1}), frozenset({2})))
+    [1, 2]
+    """
+    return old | new
+
+
+class Context(BaseModel):
+    """Base of a run's context: a frozen pydantic model in which nothing can be changed, however deep.
+
+    A field is combined at a join by the reducer in its annotation, `Annotated[tuple[str, ...], append]`; a field without
+    one may be written by one branch only.
+
+    Raises:
+        MutableContext: when a class is defined (or completed) one of whose fields could hold something mutable.
+
+    >>> class Case(Context):
+    ...     question: str
+    ...     notes: Annotated[tuple[str, ...], append] = ()
+    >>> Case(question="why?")
+    Case(question='why?', notes=())
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=True)
+
+    __graphflow_checked__: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if cls.__pydantic_complete__:
+            check_immutable(cls)
+
+
+def check_immutable(context: type[BaseModel]) -> None:
+    """Refuse a context class one of whose fields could hold something mutable.
+
+    Raises:
+        MutableContext: naming each such field and the type to use instead.
+    """
+    if context.__dict__.get("__graphflow_checked__"):
+        return
+    open_variables = context.__pydantic_generic_metadata__["parameters"]
+    refused = [
+        (name, *found)
+        for name, info in context.model_fields.items()
+        if (found := mutable_part(info.annotation)) is not None and not open_variables
+    ]
+    if refused:
+        raise MutableContext(context.__name__, refused)
+    if not open_variables:
+        context.__graphflow_checked__ = True  # type: ignore[attr-defined]  # a mark on the class itself
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRule:
+    """How one field takes an update."""
+
+    name: str
+    validate: Callable[[Any], Any]
+    reducer: Reducer | None
+
+
+class ContextRules:
+    """How a context class takes updates: compiled once for each class.
+
+    `apply` validates the delta alone, never the sum: the cost of an update does not grow with the state.
+    """
+
+    __slots__ = ("context", "fields")
+
+    def __init__(self, context: type[Context]) -> None:
+        """Compile a validator for each field.
+
+        Raises:
+            MutableContext: if the class is complete only now and could hold something mutable.
+        """
+        try:
+            context.model_rebuild()
+        except PydanticUserError as error:
+            raise MutableContext(context.__name__, [("(class)", str(error), "names that are defined")]) from error
+        check_immutable(context)
+        if context.__pydantic_generic_metadata__["parameters"]:
+            raise MutableContext(context.__name__, [("(class)", "its type variables are unbound", "a parametrised class")])
+        self.context = context
+        self.fields = {name: _field_rule(context, name) for name in context.model_fields}
+
+    def validate(self, updates: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the update with its values validated.
+
+        Raises:
+            ContractError: if a field is unknown or a value does not fit it.
+        """
+        checked = {}
+        for name, value in updates.items():
+            rule = self.fields.get(name)
+            if rule is None:
+                known = ", ".join(map(repr, self.fields))
+                msg = f"an update of {name!r}, which is no field of {self.context.__name__}; its fields are {known}."
+                raise ContractError(msg)
+            try:
+                checked[name] = rule.validate(value)
+            except ValidationError as error:
+                raise ContractError(_explain(self.context.__name__, name, error)) from error
+        return checked
+
+    def apply(self, old: Any, checked: Mapping[str, Any]) -> Any:
+        """Return the context with validated updates applied; each field through its reducer if it has one."""
+        values = old.__dict__.copy()
+        for name, value in checked.items():
+            reducer = self.fields[name].reducer
+            values[name] = value if reducer is None else reducer(values[name], value)
+        return rebuilt(old, values)
+
+
+def rebuilt(old: Any, values: dict[str, Any]) -> Any:
+    """Return a copy of a frozen model with other values, without validating what was valid already."""
+    new = object.__new__(type(old))
+    put = object.__setattr__
+    put(new, "__dict__", values)
+    put(new, "__pydantic_fields_set__", old.__pydantic_fields_set__)
+    put(new, "__pydantic_extra__", None)
+    put(new, "__pydantic_private__", None)
+    return new
+
+
+@functools.lru_cache(maxsize=1024)
+def rules_of(context: type[Context]) -> ContextRules:
+    """Return the compiled rules of a context class."""
+    return ContextRules(context)
+
+
+def reducer_of(metadata: typing.Iterable[object]) -> Reducer | None:
+    """Return the reducer among a field's annotations: its last plain function."""
+    return next((found for found in reversed(list(metadata)) if inspect.isfunction(found)), None)
+
+
+def _field_rule(context: type[Context], name: str) -> FieldRule:
+    info = context.model_fields[name]
+    reducer = reducer_of(info.metadata)
+    kind: Any = info.annotation
+    others = tuple(found for found in info.metadata if found is not reducer)
+    if reducer is append:
+        kind = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else Any
+    elif reducer is not None and reducer not in (extend, add, union):
+        kind = _second_annotation(reducer)
+    elif others:
+        kind = typing.Annotated[(kind, *others)]
+    validator = TypeAdapter(kind).validator
+    assert isinstance(validator, SchemaValidator) or hasattr(validator, "validate_python")  # noqa: S101 - for the checker
+    return FieldRule(name, validator.validate_python, reducer)
+
+
+def _second_annotation(reducer: Reducer) -> Any:
+    parameters = list(inspect.signature(reducer).parameters)
+    hints = typing.get_type_hints(reducer, include_extras=True)
+    kind = hints.get(parameters[1], Any) if len(parameters) > 1 else Any
+    return Any if isinstance(kind, TypeVar) else kind
+
+
+def _explain(context: str, name: str, error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    given = first.get("input")
+    return f"an update of {context}.{name}{where} does not fit: {first['msg']} (given {type(given).__name__})."

@@ -1,0 +1,103 @@
+"""What crosses a boundary: a brief goes down, a report comes back."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Code = Literal[
+    "failed", "timeout", "contract", "dependency", "unknown_target", "skipped", "conflict", "join_unmet", "no_route",
+    "turns", "delegate", "reported", "stray_cancellation", "invalid_value", "cancelled",
+    "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "costs",
+    "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
+    "not_taken", "join_strict", "all_dead",
+]  # fmt: skip
+"""Why something did not go its way; the middle rows are the bounds."""
+
+
+class Reason(BaseModel):
+    """Why something failed, was refused, exhausted or skipped: one value for all of them.
+
+    Attributes:
+        code: which kind of reason, or which bound.
+        text: one sentence for a person or a model.
+        path: the text of the path of the node to blame, or "".
+        error_type: the type of the exception, or "".
+        limit: the value of the bound that was hit, or None.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    code: Code
+    text: str
+    path: str = ""
+    error_type: str = ""
+    limit: float | None = None
+
+
+class Brief(BaseModel):
+    """What a caller asks of a callee. Derive from it to add fields of your own.
+
+    Attributes:
+        objective: what is wanted; the only field that a caller must write.
+        output: the form that the answer should have.
+        guidance: how to go about it.
+        sources: where to look.
+        boundary: what is not asked for.
+
+    >>> Brief(objective="Was INV-311 paid twice?").objective
+    'Was INV-311 paid twice?'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    objective: str
+    output: str = ""
+    guidance: str = ""
+    sources: tuple[str, ...] = ()
+    boundary: str = ""
+
+
+Status = Literal["done", "partial", "failed", "needs_input"]
+
+
+class Report(BaseModel):
+    """What a callee gives back.
+
+    Attributes:
+        finding: the answer, not empty when done.
+        action_needed: what somebody should do now, or None.
+        evidence: ids of what supports the finding, such as `path:line`.
+        status: how far it came.
+        reason: why it is not done; required for every other status.
+
+    Raises:
+        ValueError: (as pydantic's ValidationError) if it is done with an empty finding, or not done without a reason.
+
+    >>> Report(finding="paid twice", evidence=("INV-311",)).status
+    'done'
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    finding: str = ""
+    action_needed: str | None = None
+    evidence: tuple[str, ...] = ()
+    status: Status = "done"
+    reason: Reason | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Report:
+        if self.status == "done" and not self.finding.strip():
+            msg = "a report that is done needs a finding that is not empty"
+            raise ValueError(msg)
+        if self.status != "done" and self.reason is None:
+            msg = f"a report with status {self.status!r} needs a reason"
+            raise ValueError(msg)
+        return self
+
+    @classmethod
+    def failed(cls, reason: Reason) -> Report:
+        """Return the report of a failure."""
+        return cls(status="failed", reason=reason)

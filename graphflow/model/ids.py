@@ -1,0 +1,107 @@
+"""Who is who: run ids and paths.
+
+A *path* says where a visit stands: a tuple of segments from the root. Paths are the identity of everything in a run;
+names alone are only their projection for drawings and selectors.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from typing import NamedTuple, NewType, TypeAlias
+
+RunId = NewType("RunId", str)
+
+_SPECIAL = re.compile(r"[%/:~@]")
+
+
+class Segment(NamedTuple):
+    """One step of a path.
+
+    Attributes:
+        name: the node's name in its graph; any text.
+        visit: which entry of the node this is, in its frame and lane, from 1.
+        lanes: the indices of the map lanes around it in its frame, outermost first.
+        call: for a callee, the turn of its caller and the position of its call in that turn.
+    """
+
+    name: str
+    visit: int = 1
+    lanes: tuple[int, ...] = ()
+    call: tuple[int, int] | None = None
+
+
+Path: TypeAlias = tuple[Segment, ...]
+
+
+def new_run_id() -> RunId:
+    """Return a new id for a run; ids sort by time of creation where Python offers that."""
+    make = uuid.uuid7 if sys.version_info >= (3, 14) else uuid.uuid4
+    return RunId(str(make()))
+
+
+def path_text(path: Path) -> str:
+    """Write a path as text: `name`, then `:visit` after the first, `~lane`, `@turn.call` for a callee.
+
+    >>> path_text((Segment("desk"), Segment("a/b", visit=2, lanes=(3,)), Segment("x", call=(0, 1))))
+    'desk/a%2Fb:2~3/x@0.1'
+    """
+    return "/".join(map(_segment_text, path))
+
+
+def _segment_text(segment: Segment) -> str:
+    text = _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", segment.name)
+    if segment.visit != 1:
+        text += f":{segment.visit}"
+    if segment.lanes:
+        text += "~" + ".".join(map(str, segment.lanes))
+    if segment.call is not None:
+        text += f"@{segment.call[0]}.{segment.call[1]}"
+    return text
+
+
+_SEGMENT = re.compile(
+    r"(?P<name>[^/:~@]*)(:(?P<visit>\d+))?(~(?P<lanes>\d+(\.\d+)*))?(@(?P<turn>\d+)\.(?P<call>\d+))?", re.DOTALL
+)
+
+
+def parse_path(text: str) -> Path:
+    """Read what `path_text` wrote.
+
+    Raises:
+        ValueError: if the text is not a path.
+
+    >>> parse_path("desk/a%2Fb:2~3")
+    (Segment(name='desk', visit=1, lanes=(), call=None), Segment(name='a/b', visit=2, lanes=(3,), call=None))
+    """
+    return tuple(map(_parse_segment, text.split("/"))) if text else ()
+
+
+def _parse_segment(text: str) -> Segment:
+    found = _SEGMENT.fullmatch(text)
+    if found is None:
+        msg = f"{text!r} is not a path segment: write name, name:visit, name~lane or name@turn.call."
+        raise ValueError(msg)
+    name = re.sub(r"%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), found["name"])
+    lanes = tuple(map(int, found["lanes"].split("."))) if found["lanes"] else ()
+    call = (int(found["turn"]), int(found["call"])) if found["turn"] is not None else None
+    return Segment(name, int(found["visit"] or 1), lanes, call)
+
+
+def names(path: Path) -> tuple[str, ...]:
+    """Return the names of a path alone.
+
+    >>> names(parse_path("team_a/call:2"))
+    ('team_a', 'call')
+    """
+    return tuple(segment.name for segment in path)
+
+
+def selects(selector: tuple[str, ...], path: Path) -> bool:
+    """Tell whether whole segments match: the selector is a prefix of the path's names.
+
+    >>> selects(("child",), parse_path("child/step")), selects(("child",), parse_path("child_sub/step"))
+    (True, False)
+    """
+    return names(path[: len(selector)]) == selector

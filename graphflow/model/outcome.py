@@ -1,0 +1,152 @@
+"""What a node can answer: each outcome is a type of its own.
+
+`None` and `Update` change the context; `Done`, `Handoff`, `Delegate` and `Pause` are outcomes, each with an optional
+update; any other value that a node returns is its output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from graphflow.model.contract import Brief
+
+
+@final
+class Nothing:
+    """The type of `NOTHING`: a node gave no output, which differs from the output None."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Show the constant's name."""
+        return "NOTHING"
+
+
+NOTHING: Final = Nothing()
+
+
+@final
+class Update:
+    """New values for fields of the context; a field with a reducer takes what its reducer takes.
+
+    >>> Update(count=3).fields
+    {'count': 3}
+    """
+
+    __slots__ = ("fields",)
+    fields: dict[str, Any]
+
+    def __init__(self, /, **fields: Any) -> None:
+        """Take one keyword for each field."""
+        self.fields = fields
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by fields."""
+        return isinstance(other, Update) and self.fields == other.fields
+
+    __hash__ = None  # type: ignore[assignment]  # its values need not be hashable
+
+    def __repr__(self) -> str:
+        """Show the fields."""
+        return f"Update({', '.join(f'{name}={value!r}' for name, value in self.fields.items())})"
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The node is done: an explicit output (None counts) and an optional update.
+
+    Attributes:
+        output: the node's output; `NOTHING` gives none.
+        update: a change of the context.
+    """
+
+    output: Any = NOTHING
+    update: Update | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """Give control to a node that a handoff edge leads to.
+
+    Attributes:
+        to: the target's name.
+        note: what the target should know; it arrives in the target's inbox.
+        update: a change of the context, applied before the target starts.
+    """
+
+    to: str
+    note: Any = None
+    update: Update | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One delegation of a `Delegate`.
+
+    Attributes:
+        to: the callee's name; a delegate edge must lead to it.
+        brief: what is asked; a str is an objective.
+        id: the call's id in its batch; its position by default.
+        needs: ids of calls whose reports must be there first; the callee gets them in its inbox.
+    """
+
+    to: str
+    brief: Brief
+    id: str
+    needs: tuple[str, ...]
+
+    def __init__(self, to: str, brief: Brief | str, *, id: str = "", needs: tuple[str, ...] = ()) -> None:  # noqa: A002 - the call's id
+        """Make a brief of a str."""
+        put = object.__setattr__
+        put(self, "to", to)
+        put(self, "brief", Brief(objective=brief) if isinstance(brief, str) else brief)
+        put(self, "id", id)
+        put(self, "needs", tuple(needs))
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Delegate:
+    """Ask other nodes and be entered again when every one of them has reported.
+
+    Attributes:
+        calls: what is asked of whom; the reports come back in this order.
+        update: a change of the context, applied before the callees start; they see it.
+    """
+
+    calls: tuple[Call, ...]
+    update: Update | None
+
+    def __init__(self, *calls: Call, update: Update | None = None) -> None:
+        """Take the calls in order."""
+        object.__setattr__(self, "calls", calls)
+        object.__setattr__(self, "update", update)
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Ask a person and be entered again with the answer.
+
+    Attributes:
+        question: what is asked.
+        schema: the type that the answer must have; anything that pydantic can validate, or None for any JSON value.
+        update: a change of the context, applied before the node is suspended.
+    """
+
+    question: str
+    schema: Any = None
+    update: Update | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """What a `before=` hook answers to skip a node.
+
+    Attributes:
+        reason: why, for the record.
+    """
+
+    reason: str
+
+
+Outcome = Done | Handoff | Delegate | Pause

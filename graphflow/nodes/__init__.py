@@ -1,0 +1,1 @@
+"""What a graph is made of: nodes and the edges between them."""

@@ -1,0 +1,308 @@
+"""Edges as values: the statements that a graph is made from.
+
+`a >> b`, `a.choose(...)`, `a.map(...)`, `a.delegates(...)`, `a.hands_off(...)` and `a.on_error(...)` each make a `Chain`:
+a tuple of statements, together with the ends that a further `>>` continues from.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from graphflow.errors import UsageError
+from graphflow.model.context import Context
+from graphflow.model.contract import Brief, Report
+from graphflow.model.state import State
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from graphflow.nodes.base import Node
+
+C_contra = TypeVar("C_contra", bound=Context, contravariant=True)
+D = TypeVar("D", bound=Context)
+
+FailurePolicy = Literal["fail_fast", "collect"]
+
+
+class Terminal(enum.Enum):
+    """The two ends of every graph, which are no nodes."""
+
+    START = "START"
+    END = "END"
+
+    def __repr__(self) -> str:
+        """Show the constant's name."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Generic[C_contra]):
+    """An edge that may have a condition: a branch of a fork or a case of a choose.
+
+    Attributes:
+        target: where it leads.
+        test: holds or not, for the state that the target would see; None always holds.
+        max_hops: how often it may be taken in one activation of the graph.
+        label: how the condition is drawn.
+        chain: the chain that starts at the target, if one was given.
+    """
+
+    target: Node[Any] | Terminal
+    test: Callable[[State[Any]], bool] | None = None
+    max_hops: int | None = None
+    label: str = ""
+    chain: Chain[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """The test of `on(value, ...)`: the output equals a value."""
+
+    value: Any
+
+    def __call__(self, state: State[Any]) -> bool:
+        """Compare the first output of the inbox."""
+        return bool(state.inbox) and bool(state.inbox[0].value == self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Branches that start at once, with what to do when one fails. `(b, c)` is `fork(b, c)`.
+
+    Attributes:
+        branches: in the order in which their results are merged.
+        failure: "fail_fast" cancels the others; "collect" puts the failure into the join's inbox.
+    """
+
+    branches: tuple[Branch[Any], ...]
+    failure: FailurePolicy = "fail_fast"
+
+
+# --- statements ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NextStatement:
+    """`a >> b`."""
+
+    source: Node[Any] | Terminal
+    target: Node[Any] | Terminal
+
+
+@dataclass(frozen=True, slots=True)
+class ForkStatement:
+    """`a >> (b, c)`."""
+
+    source: Node[Any] | Terminal
+    fork: Fork
+
+
+@dataclass(frozen=True, slots=True)
+class ChooseStatement:
+    """`a.choose(...)`."""
+
+    source: Node[Any] | Terminal
+    cases: tuple[Branch[Any], ...]
+    default: Node[Any] | Terminal | None
+
+
+@dataclass(frozen=True, slots=True)
+class MapStatement:
+    """`a.map(...)`."""
+
+    source: Node[Any] | Terminal
+    lane: Node[Any]
+    over: Callable[[State[Any]], Sequence[Any]]
+    join: Node[Any]
+    max_items: int | None
+    failure: FailurePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateStatement:
+    """`a.delegates(...)`."""
+
+    source: Node[Any]
+    targets: tuple[Node[Any], ...]
+    max_hops: int | None
+    into: str | None
+    brief: type[Brief]
+    report: type[BaseModel]
+    share: Literal["pool", "equal"] | float
+    timeout: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffStatement:
+    """`a.hands_off(...)`."""
+
+    source: Node[Any]
+    targets: tuple[Node[Any], ...]
+    max_hops: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStatement:
+    """`a.on_error(...)`."""
+
+    source: Node[Any]
+    target: Node[Any] | Terminal
+    catch: tuple[type[Exception], ...]
+
+
+Statement = (
+    NextStatement | ForkStatement | ChooseStatement | MapStatement | DelegateStatement | HandoffStatement | ErrorStatement
+)
+
+# --- chains ----------------------------------------------------------------------------------------------------------
+
+Item = Any  # a Node, a Chain, a Branch, END, a Fork, or a tuple of them: the overloads below give the exact types
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Generic[C_contra]):
+    """Statements, and the ends that a further `>>` continues from.
+
+    Attributes:
+        statements: in the order in which they were written.
+        head: where the chain begins.
+        tails: the nodes that the next `>>` leads on from.
+    """
+
+    statements: tuple[Statement, ...]
+    head: Node[Any] | Terminal
+    tails: tuple[Node[Any], ...]
+
+    @overload
+    def __rshift__(self, other: Literal[Terminal.END]) -> Chain[C_contra]: ...
+    @overload
+    def __rshift__(self, other: Node[D] | Chain[D] | Fork | tuple[Node[D] | Branch[D] | Chain[D], ...]) -> Chain[D]: ...
+    def __rshift__(self, other: Any) -> Any:
+        """Lead on from every tail of this chain."""
+        if not self.tails:
+            msg = f"nothing can follow {self.statements[-1]!r}: it has no open end to lead on from."
+            raise UsageError(msg)
+        joined = self
+        tails: tuple[Node[Any], ...] = ()
+        for index, tail in enumerate(self.tails):
+            link = connect(tail, other)
+            new = link.statements if index == 0 else link.statements[:1]
+            joined = Chain((*joined.statements, *new), self.head, ())
+            tails = link.tails
+        return Chain(joined.statements, self.head, tails)
+
+
+def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
+    """Make the chain of `source >> other`.
+
+    Raises:
+        UsageError: if nothing can lead from the one to the other.
+    """
+    if isinstance(other, tuple):
+        other = Fork(tuple(as_branch(item) for item in other))
+    if isinstance(other, Fork):
+        if not other.branches:
+            msg = f"{source!r} >> (): a fork needs at least one branch."
+            raise UsageError(msg)
+        statements: tuple[Statement, ...] = (ForkStatement(source, other),)
+        tails: tuple[Node[Any], ...] = ()
+        for branch in other.branches:
+            if branch.chain is not None:
+                statements += branch.chain.statements
+                tails += branch.chain.tails
+            elif not isinstance(branch.target, Terminal):
+                tails += (branch.target,)
+        return Chain(statements, source, tails)
+    if isinstance(other, Chain):
+        return Chain((NextStatement(source, other.head), *other.statements), source, other.tails)
+    if other is Terminal.END:
+        return Chain((NextStatement(source, other),), source, ())
+    if other is Terminal.START or not hasattr(other, "delegates"):
+        msg = f"{source!r} >> {other!r}: a node, a tuple of branches, a chain or END can follow, not {type(other).__name__}."
+        raise UsageError(msg)
+    return Chain((NextStatement(source, other),), source, (other,))
+
+
+def as_branch(item: Item) -> Branch[Any]:
+    """Make a branch of a node, a chain or END.
+
+    Raises:
+        UsageError: if it is none of them.
+    """
+    if isinstance(item, Branch):
+        return item
+    if isinstance(item, Chain):
+        return Branch(item.head, chain=item)
+    if item is Terminal.END or hasattr(item, "delegates"):
+        return Branch(item)
+    msg = f"{item!r} is no branch: a node, when(...), on(...), a chain or END is needed."
+    raise UsageError(msg)
+
+
+def fork(*branches: Node[Any] | Branch[Any] | Chain[Any], failure: FailurePolicy = "fail_fast") -> Fork:
+    """Start several branches at once.
+
+    Args:
+        branches: nodes, chains, or `when(...)`; in the order in which their results are merged.
+        failure: "fail_fast" cancels the others when one fails and passes the failure outward; "collect" lets them
+            finish and puts the failure into the join's inbox as a failed report.
+
+    Raises:
+        UsageError: if something is no branch, or the policy is unknown.
+    """
+    if failure not in ("fail_fast", "collect"):
+        msg = f"fork(failure={failure!r}): 'fail_fast' or 'collect'."
+        raise UsageError(msg)
+    return Fork(tuple(as_branch(item) for item in branches), failure)
+
+
+def when(
+    test: Callable[[State[D]], bool], to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | None = None
+) -> Branch[D]:
+    """Take an edge only where a predicate holds.
+
+    Args:
+        test: pure and sync; it sees the state that the target would see.
+        to: where the edge leads.
+        max_hops: how often it may be taken in one activation of the graph.
+
+    Raises:
+        UsageError: if the target or the bound makes no sense.
+    """
+    branch = as_branch(to)
+    label = getattr(test, "__name__", type(test).__name__)
+    return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain)
+
+
+def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | None = None) -> Branch[Any]:
+    """Take an edge only where the output equals a value.
+
+    Args:
+        value: compared with the node's output by `==`.
+        to: where the edge leads.
+        max_hops: how often it may be taken in one activation of the graph.
+
+    Raises:
+        UsageError: if the target or the bound makes no sense.
+    """
+    branch = as_branch(to)
+    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value!r}", branch.chain)
+
+
+def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: int = 0) -> int | None:
+    """Return a bound that makes sense.
+
+    Raises:
+        UsageError: if it is not None and not a whole number of at least `least`.
+    """
+    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < least):
+        msg = f"{where}({name}={bound!r}): a whole number of at least {least} is needed, or None for no bound."
+        raise UsageError(msg)
+    return bound
+
+
+DEFAULT_BRIEF: type[Brief] = Brief
+DEFAULT_REPORT: type[BaseModel] = Report

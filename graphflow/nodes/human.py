@@ -1,0 +1,48 @@
+"""A person as a node: entering it asks a question, its output is the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from graphflow.model.context import Context
+from graphflow.nodes.base import Node
+from graphflow.nodes.join import init_node
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Human(Node[Context]):
+    """A node that pauses for a person; the answer is its output.
+
+    Entered by a handoff it gives control back to the giver, with the answer in the inbox.
+
+    Attributes:
+        question: what is asked; what arrived is shown below it.
+        schema: the type that the answer must have, or None for any JSON value.
+    """
+
+    question: str
+    schema: Any
+    kind: ClassVar[str] = "human"
+
+    def __init__(  # noqa: PLR0913 - each is a declared property of the node
+        self,
+        name: str,
+        question: str = "What now?",
+        *,
+        schema: Any = None,
+        into: str | None = None,
+        description: str = "",
+        max_visits: int | None = None,
+    ) -> None:
+        """Take the question."""
+        object.__setattr__(self, "question", question)
+        object.__setattr__(self, "schema", schema)
+        init_node(self, name, into=into, description=description, max_visits=max_visits, gate=True)
+
+    def named(self, name: str) -> Human:
+        """Return the same person under another name."""
+        return Human(
+            name, self.question, schema=self.schema, into=self.into, description=self.description,
+            max_visits=self.max_visits,
+        )  # fmt: skip
