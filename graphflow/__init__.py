@@ -38,3 +38,10 @@ from graphflow.nodes.join import STRICT as STRICT
 from graphflow.nodes.join import Join as Join
 from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
+from graphflow.runtime.handle import Run as Run
+from graphflow.runtime.handle import run as run
+from graphflow.runtime.handle import run_sync as run_sync
+from graphflow.runtime.handle import start as start
+from graphflow.runtime.result import Question as Question
+from graphflow.runtime.result import Result as Result
+from graphflow.runtime.result import Spending as Spending

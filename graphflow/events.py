@@ -134,6 +134,7 @@ class SleepRequested:
     path: Path
     turn: int
     attempt: int
+    key: str
     seconds: float
 
 
@@ -159,6 +160,7 @@ class HookAnswered:
 
     path: Path
     skip: str | None = None
+    failure: Failure | None = None
 
 
 @record
@@ -259,15 +261,6 @@ class EffectStarted:
 
 
 @record
-class EffectReused:
-    """An effect of a repeated turn has a recorded result, which is returned instead of running it again."""
-
-    path: Path
-    turn: int
-    key: str
-
-
-@record
 class TimerSet:
     """The clock is asked to tell when `at` is reached."""
 
@@ -360,7 +353,7 @@ class RunEnded:
 
 
 Decision = (
-    NodeStarted | NodeReentered | NodeRetried | NodeEnded | NodeSkipped | EdgeTaken | EffectStarted | EffectReused
+    NodeStarted | NodeReentered | NodeRetried | NodeEnded | NodeSkipped | EdgeTaken | EffectStarted
     | TimerSet | ScopeOpened | ScopeClosed | FrameOpened | FrameClosed | Refused | Spent | Granted | Paused | RunEnded
 )  # fmt: skip
 
@@ -509,7 +502,13 @@ class Journal(Protocol):
 
 
 class Clock(Protocol):
-    """Where a run gets its time from, and how it waits. All times are seconds on one scale of the clock's own."""
+    """Where a run gets its time from, and how it waits. All times are seconds on one scale of the clock's own.
+
+    Attributes:
+        jumps: whether `all_asleep` moves the time, so that the runner must say it without delay.
+    """
+
+    jumps: bool
 
     def now(self) -> float:
         """Return the present time in seconds."""
@@ -519,6 +518,6 @@ class Clock(Protocol):
         """Wait until the clock shows `deadline`."""
         ...
 
-    def all_asleep(self) -> None:
-        """Hear that every task of a run waits for this clock; a clock that can jump does so now."""
+    def all_asleep(self, deadline: float) -> None:
+        """Hear that every task of a run waits for this clock, until `deadline` at the earliest."""
         ...

@@ -1,0 +1,135 @@
+"""The checks of a graph: a table of rules, all problems at once.
+
+To add one, write a function that takes a `Look` and yields problems, and add it to the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from graphflow.errors import GraphProblems
+from graphflow.graphs import rules, scopes, teams
+from graphflow.graphs.bounds import CALLS, worst_case
+from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import INF, Look
+from graphflow.graphs.look import Problem as Problem
+
+Rule = Callable[[Look], Iterable[Problem]]
+
+RULES: Final[tuple[Rule, ...]] = (
+    rules.start_missing,
+    rules.ambiguous_next,
+    rules.double_edge,
+    rules.name_clash,
+    rules.unreachable,
+    rules.no_end,
+    rules.dead_edge,
+    rules.unbounded_cycle,
+    rules.into_field,
+    rules.contract_types,
+    rules.unknown_field,
+    rules.enter_missing,
+    scopes.fork_reentry,
+    scopes.side_entry,
+    scopes.loop_entry,
+    scopes.end_needs_join,
+    scopes.parallel_fields,
+    teams.delegate_unbounded,
+    teams.graph_source,
+    teams.delegation_cycle,
+    teams.too_deep,
+    teams.handoff_to_caller,
+)
+"""The rules of every graph, nested ones too."""
+
+ROOT_RULES: Final[tuple[Rule, ...]] = (teams.irreversible_ungated,)
+"""Rules that look through nested graphs by themselves: what is gated outside needs no gate inside."""
+
+ADVICE: Final[tuple[Rule, ...]] = (
+    rules.no_default,
+    rules.no_max_items,
+    rules.same_description,
+    scopes.join_policy,
+)
+"""The warnings of every graph."""
+
+
+def check_graph(graph: Graph[Any]) -> tuple[Problem, ...]:
+    """Return every problem of a graph and of the graphs inside it, errors first, in an order of their own.
+
+    Each distinct nested graph is looked at once; `where` begins with the names that lead to it.
+    """
+    return _errors(graph) + _sorted([*_everywhere(graph, ADVICE), *_budget(graph)])
+
+
+def require_runnable(graph: Graph[Any]) -> None:
+    """Make sure that a graph has no errors. A graph is a value, so the answer is kept with it.
+
+    Raises:
+        GraphProblems: with all errors, if it has any.
+    """
+    problems = _errors(graph)
+    if problems:
+        raise GraphProblems(graph.name, problems)
+
+
+def _errors(graph: Graph[Any]) -> tuple[Problem, ...]:
+    kept = graph.__dict__.get("_errors")
+    if kept is None:
+        root = Look(graph)
+        found = [problem for rule in ROOT_RULES for problem in rule(root)]
+        kept = graph.__dict__["_errors"] = _sorted([*_everywhere(graph, RULES), *found])
+    problems: tuple[Problem, ...] = kept
+    return problems
+
+
+def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    return tuple(sorted(set(problems), key=lambda found: (found.where, found.code, found.message)))
+
+
+def _everywhere(graph: Graph[Any], table: Iterable[Rule]) -> Iterator[Problem]:
+    """Apply rules to a graph and to each distinct graph inside it."""
+    for names, look in _looks(graph):
+        for rule in table:
+            for problem in rule(look):
+                yield _within(names, problem)
+
+
+def _looks(graph: Graph[Any]) -> list[tuple[tuple[str, ...], Look]]:
+    """Look at each distinct graph once: by its shortest way, and under the weakest depth limit that it stands below."""
+    names: dict[int, tuple[str, ...]] = {id(graph): ()}
+    looks: dict[int, Look] = {id(graph): Look(graph)}
+    line = [graph]
+    for outer in line:
+        above = looks[id(outer)]
+        inner = {id(node): node for node in above.compiled.graph.mentioned() if isinstance(node, Graph)}
+        for key, node in sorted(inner.items(), key=lambda item: item[1].name):
+            names.setdefault(key, (*names[id(outer)], node.name))
+            if key not in looks or (looks[key].max_depth < INF and above.max_depth == INF and node.max_depth is None):
+                looks[key] = Look(node, above.max_depth)
+                line.append(node)
+    return [(names[key], look) for key, look in looks.items()]
+
+
+def _within(names: tuple[str, ...], problem: Problem) -> Problem:
+    if not names:
+        return problem
+    message = f"in {'/'.join(names)!r}: {problem.message}"
+    return dataclasses.replace(problem, where=(*names, *problem.where), message=message)
+
+
+def _budget(graph: Graph[Any]) -> Iterator[Problem]:
+    """The root has a budget, and its structure cannot want more."""
+    if graph.budget is None:
+        message = f"the graph {graph.name!r} has no budget, so only its structure limits what a run spends."
+        yield Problem("no-budget", (), message, "Add budget=Budget(...), here or to run(...).", "warning")
+        return
+    case = worst_case(graph)
+    for name in CALLS:
+        limit, most = getattr(graph.budget, name), getattr(case, name)
+        if limit is not None and most > limit:
+            message = f"a run can want {most} {name.replace('_', ' ')}, and its budget allows {limit}."
+            hint = "It may end exhausted: raise the budget, or lower the bounds."
+            yield Problem("over-budget", (), message, hint, "warning")

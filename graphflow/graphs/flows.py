@@ -1,0 +1,422 @@
+"""How often control can come to each node of a frame: upper bounds from the structure alone.
+
+Forks and maps are collapsed, so that at each *level* a token is at one node: what stands between a fork and its join
+is a level of its own, activated as often as the fork is visited. In a level a token passes each strongly connected
+part once (inside a branch the readiness rule merges tokens before a cycle), and in such a part the visits of a node
+are a maximum flow into it, from the ways in and from the node itself, with the bounds as capacities: the ways by
+which a node is reached again and again share no traversal. Lanes of a map count anew, so each is a frame of its own.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, out_edges
+from graphflow.graphs.look import INF, Look, knots, reach
+from graphflow.nodes.edges import Terminal
+
+FLOW_LIMIT = 40
+"""Parts with more nodes, chains counted as one, get a coarser bound: a flow for each node would be quadratic."""
+
+
+class Way(NamedTuple):
+    """One way on from a node, a whole fork or map taken as one.
+
+    Attributes:
+        target: where it leads.
+        cap: how often it can be taken.
+        handoffs: how many handoffs it counts as at least.
+        hops: how many hops it counts as at least; a person who gives control back makes none.
+    """
+
+    target: Key
+    cap: float = INF
+    handoffs: int = 0
+    hops: int = 1
+
+
+@dataclass(slots=True, eq=False)
+class Level:
+    """Nodes at which one token is at a time, or one for each branch.
+
+    Attributes:
+        source: the fork that it belongs to; None for the outermost level of a frame or lane.
+        heads: where its tokens begin, with how often.
+        activations: how often it is begun.
+        parts: its strongly connected parts, in the order of control.
+        after: for each part, by number, those that follow it.
+        entered: for each part, how often tokens come into it.
+        inner: for each part, how often edges inside of it can be taken.
+    """
+
+    source: Key | None
+    heads: list[tuple[Key, float]]
+    activations: float
+    parts: list[tuple[Key, ...]] = field(default_factory=list)
+    after: list[set[int]] = field(default_factory=list)
+    entered: list[float] = field(default_factory=list)
+    inner: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A frame, or one lane of a map: what has counters of its own.
+
+    Attributes:
+        levels: the outermost first; a fork's level comes after the one in which the fork stands.
+        visits: how often each node can be visited.
+        lanes: for each map, one lane.
+        escalate: whether an escalated token can come on top.
+    """
+
+    levels: list[Level] = field(default_factory=list)
+    visits: dict[Key, float] = field(default_factory=dict)
+    lanes: dict[Key, Frame] = field(default_factory=dict)
+    escalate: str | None = None
+
+
+class Flows:
+    """The frames of one graph, each worked out when it is asked for."""
+
+    def __init__(self, look: Look) -> None:
+        """Take the graph."""
+        self.look = look
+        self._callees: dict[str, Frame] = {}
+        self._root: Frame | None = None
+
+    @property
+    def root(self) -> Frame:
+        """The frame of an activation of the graph."""
+        if self._root is None:
+            self._root = self._frame([(Terminal.START, 1)], escalate=True)
+        return self._root
+
+    def callee(self, name: str) -> Frame:
+        """The frame of a call of a node of the graph: only its handoff and error edges are live."""
+        if name not in self._callees:
+            self._callees[name] = self._frame([(name, 1)], called=True)
+        return self._callees[name]
+
+    def out(self, key: Key) -> Out | None:
+        """Return the next statement of a node or of START."""
+        if isinstance(key, Terminal):
+            return self.look.compiled.start if key is Terminal.START else None
+        return self.look.compiled.stations[key].out
+
+    def ways(self, key: Key, *, called: bool) -> list[Way]:
+        """Return the ways on from a node at its level."""
+        out = None if called else self.out(key)
+        if isinstance(out, (ForkOut, MapOut)):
+            found = [Way(out.region.join, self._passes(key, out))]
+        else:
+            found = [Way(edge.target, _cap(edge)) for edge in out_edges(out)]
+        station = self.look.compiled.stations.get(key) if isinstance(key, str) else None
+        if station is not None:
+            most = INF if self.look.graph.max_handoffs is None else self.look.graph.max_handoffs
+            for name, edge in station.handoffs.items():
+                declared = (station.name, name) in self.look.declared_handoffs
+                found.append(Way(name, min(most, _cap(edge)), 1) if declared else Way(name, hops=0))
+            found += [Way(edge.target) for edge in station.errors]
+        return found
+
+    def _passes(self, source: Key, out: ForkOut | MapOut) -> float:
+        """How often a fork can be passed because of the bounds inside of it; a failure that is collected passes too."""
+        if out.failure == "collect" or isinstance(out, MapOut):
+            return INF  # a map of nothing goes to its join at once
+        graph, stations, region = self.look.graph, self.look.compiled.stations, out.region
+        if isinstance(source, Terminal) or isinstance(region.join, Terminal):
+            return INF  # not on a cycle
+
+        def free(key: Key) -> bool:
+            return key not in region.nodes or stations[str(key)].node.max_visits is None
+
+        def steps(key: Key) -> list[Key]:
+            if key not in region.nodes or not free(key):
+                return []
+            inner = stations[str(key)].out
+            jump = [inner.region.join] if isinstance(inner, ForkOut) and inner.failure == "collect" else []
+            edges = self.look.after.get(key, ())
+            return jump + [edge.target for edge in edges if self.look.loose(edge)]
+
+        heads = [edge.target for edge in out.edges if edge.max_hops is None]
+        if region.join in reach(heads, steps):
+            return INF
+        edges = [*out.edges, *(edge for name in region.nodes for edge in self.look.after.get(name, ()))]
+        caps = [edge.max_hops for edge in edges if edge.max_hops is not None]
+        visits = (stations[name].node.max_visits for name in region.nodes)
+        return sum(caps) + sum(most for most in visits if most is not None) + (graph.max_handoffs or 0)
+
+    def _frame(self, heads: list[tuple[Key, float]], *, called: bool = False, escalate: bool = False) -> Frame:
+        frame = Frame()
+        top = Level(None, heads, 1)
+        implied = self.look.compiled.escalate
+        if escalate and implied is not None:
+            frame.escalate = str(implied.target)
+            top.heads = [*heads, (frame.escalate, 1)]
+        todo: list[tuple[Frame, Level, Key | None]] = [(frame, top, None)]
+        opened: set[Key] = set()  # a branch that leads back to its fork is an error, and no reason to count for ever
+        while todo:
+            inside, level, end = todo.pop()
+            inside.levels.append(level)
+            _Counting(self, inside, level, end, called=called).run()
+            if called:
+                continue
+            for key in [key for part in level.parts for key in part if key not in opened]:
+                out, often = self.out(key), inside.visits[key]
+                opened.add(key)
+                if isinstance(out, ForkOut):
+                    starts = [(edge.target, min(often, _cap(edge))) for edge in out.edges]
+                    todo.append((inside, Level(key, starts, often), out.region.join))
+                elif isinstance(out, MapOut):
+                    lane = inside.lanes[key] = Frame()
+                    todo.append((lane, Level(None, [(out.edge.target, 1)], 1), out.region.join))
+        return frame
+
+
+def _cap(edge: Edge) -> float:
+    return INF if edge.max_hops is None else edge.max_hops
+
+
+class _Counting:
+    """Fills one level and the visits of its nodes."""
+
+    def __init__(self, flows: Flows, frame: Frame, level: Level, stop: Key | None, *, called: bool) -> None:
+        self.flows, self.frame, self.level = flows, frame, level
+        self.graph = flows.look.graph
+        self.stations = flows.look.compiled.stations
+        outside = (Terminal.END, stop)
+        self.heads = [(key, often) for key, often in level.heads if key not in outside]
+        self.ways: dict[Key, list[Way]] = {}
+
+        def steps(key: Key) -> list[Key]:
+            self.ways[key] = [way for way in flows.ways(key, called=called) if way.target not in outside]
+            return [way.target for way in self.ways[key]]
+
+        self.nodes = reach([key for key, _ in self.heads], steps)
+        self.escalated: set[Key] = set()
+        self.rooted: set[Key] = set()
+        if level.source is None and frame.escalate is not None:
+            self.escalated = self._from(frame.escalate)
+            self.rooted = self._from(Terminal.START)
+
+    def _from(self, head: Key) -> set[Key]:
+        return reach([head], lambda key: [way.target for way in self.ways.get(key, ())])
+
+    def run(self) -> None:
+        """Go through the parts in the order of control."""
+        pairs = [(key, way.target) for key in self.nodes for way in self.ways[key]]
+        part_of: dict[Key, int] = {}
+        parts: list[tuple[Key, ...]] = []
+        tangled = knots(pairs)
+        knotted: set[Key] = set().union(*tangled)
+        for members in (*(tuple(knot) for knot in tangled), *((key,) for key in self.nodes - knotted)):
+            part_of.update(dict.fromkeys(members, len(parts)))
+            parts.append(members)
+        order = _topological(len(parts), ((part_of[a], part_of[b]) for a, b in pairs))
+        place = {number: index for index, number in enumerate(order)}
+        self.level.parts = [parts[number] for number in order]
+        self.level.after = [set() for _ in order]
+        self.level.inner = [0 for _ in order]
+        self.level.entered = [0 for _ in order]
+        inflow: dict[Key, float] = dict.fromkeys(self.nodes, 0)
+        for key, often in self.heads:
+            inflow[key] += often
+        starts: dict[Key, int] = dict.fromkeys((key for key, _ in self.heads), 0)
+        given = _distances(starts, self.ways, handoffs=True) if self.graph.max_handoffs is not None else {}
+        if Terminal.START in starts:
+            starts[Terminal.START] = -1  # leaving START may not count as a hop
+        far = _distances(starts, self.ways, handoffs=False) if self.graph.max_hops is not None else {}
+        for index, members in enumerate(self.level.parts):
+            self._part(index, members, inflow, knotted, (far, given))
+            for key in members:
+                for way in self.ways[key]:
+                    follower = place[part_of[way.target]]
+                    if follower != index:
+                        self.level.after[index].add(follower)
+                        inflow[way.target] += min(way.cap, self.frame.visits[key])
+
+    def _part(
+        self,
+        index: int,
+        members: tuple[Key, ...],
+        inflow: Mapping[Key, float],
+        knotted: set[Key],
+        far: tuple[dict[Key, int], dict[Key, int]],
+    ) -> None:
+        activations = self.level.activations
+        if self.rooted:
+            activations = sum((members[0] in self.escalated, members[0] in self.rooted))
+        supply = min(activations, sum(inflow[key] for key in members))
+        counted: dict[Key, float] = dict.fromkeys(members, supply)
+        knot = None
+        if supply and members[0] in knotted:
+            knot = _Knot(self.ways, {key: self._most(key) for key in members}, inflow, supply)
+            counted = knot.visits()
+            self.level.inner[index] = self._inner(knot)
+        self.level.entered[index] = supply
+        bounds = ((self.graph.max_hops, far[0], False), (self.graph.max_handoffs, far[1], True))
+        for key in members:
+            most = min(counted[key], self._most(key))
+            for limit, distance, handoffs in bounds:
+                if limit is not None:
+                    ahead = distance.get(key, 0) if supply <= 1 and self.level.source is None else 0
+                    most = min(most, _limited(limit, supply, ahead, knot.way_back(key, handoffs=handoffs) if knot else None))
+            self.frame.visits[key] = most
+
+    def _most(self, key: Key) -> float:
+        most = self.stations[key].node.max_visits if isinstance(key, str) else 1
+        return INF if most is None else most
+
+    def _inner(self, knot: _Knot) -> float:
+        """How many edges inside a part can be taken in all."""
+        inside = [way for ways in knot.inside.values() for way in ways]
+        most: float = sum(way.cap for way in inside)
+        for limit, counts in (
+            (self.graph.max_hops, (way.hops for way in inside)),
+            (self.graph.max_handoffs, (way.handoffs for way in inside)),
+        ):
+            if limit is not None and all(counts):
+                most = min(most, limit)
+        return most
+
+
+class _Knot:
+    """One strongly connected part, and the flow into each of its nodes."""
+
+    def __init__(
+        self, ways: Mapping[Key, list[Way]], most: dict[Key, float], inflow: Mapping[Key, float], supply: float
+    ) -> None:
+        self.most, self.supply = most, supply
+        self.inside = {key: [way for way in ways[key] if way.target in most] for key in most}
+        self.entries = {key: inflow[key] for key in most if inflow[key]}
+        self.chain = self._chains()
+
+    def _chains(self) -> dict[Key, Key]:
+        """Return for each node the first of its chain: where each leads to the next alone, visits are equal."""
+        into: dict[Key, list[tuple[Key, Way]]] = {}
+        for key, ways in self.inside.items():
+            for way in ways:
+                into.setdefault(way.target, []).append((key, way))
+        before: dict[Key, Key] = {}
+        for key, found in into.items():
+            (other, way) = found[0]
+            alone = len(found) == 1 and len(self.inside[other]) == 1 and key not in self.entries and other != key
+            if alone and way.cap == self.most[key] == INF:
+                before[key] = other
+        first: dict[Key, Key] = {}
+        for key in self.most:
+            line = [key]
+            while line[-1] in before and line[-1] not in first:
+                line.append(before[line[-1]])
+            home = first.get(line[-1], line[-1])
+            first.update(dict.fromkeys(line, home))
+        return first
+
+    def visits(self) -> dict[Key, float]:
+        """Return how often each node can be visited."""
+        firsts = sorted(set(self.chain.values()), key=str)
+        counted = self._coarse(firsts) if len(firsts) > FLOW_LIMIT else self._exact(firsts)
+        return {key: counted[self.chain[key]] for key in self.most}
+
+    def _exact(self, firsts: list[Key]) -> dict[Key, float]:
+        import networkx as nx
+
+        numbers = {key: number for number, key in enumerate(firsts)}
+        pipes: dict[tuple[int, int], float] = {}
+
+        def pipe(a: int, b: int, cap: float) -> None:
+            pipes[a, b] = pipes.get((a, b), 0) + cap
+
+        source, shared = -1, -2
+        pipe(source, shared, self.supply)
+        for key, often in self.entries.items():
+            pipe(shared, 2 * numbers[self.chain[key]], often)
+        for key in self.most:
+            for way in self.inside[key]:
+                if self.chain[way.target] == way.target:
+                    pipe(2 * numbers[self.chain[key]] + 1, 2 * numbers[way.target], way.cap)
+        for key, number in numbers.items():
+            pipe(2 * number, 2 * number + 1, self.most[key])
+        network: nx.DiGraph[int] = nx.DiGraph()
+        for (a, b), cap in pipes.items():
+            network.add_edge(a, b, **({} if cap == INF else {"capacity": cap}))
+        counted: dict[Key, float] = {}
+        for key, number in numbers.items():
+            network.add_edge(source, 2 * number + 1)
+            try:
+                counted[key] = min(nx.maximum_flow_value(network, source, 2 * number), self.most[key])
+            except nx.NetworkXUnbounded:
+                counted[key] = self.most[key]
+            network.remove_edge(source, 2 * number + 1)
+        return counted
+
+    def _coarse(self, firsts: list[Key]) -> dict[Key, float]:
+        """Between two visits of a node something bounded is used up, unless a cycle without a bound holds it."""
+        loose = [
+            (key, way.target)
+            for key, ways in self.inside.items()
+            for way in ways
+            if way.cap == INF and self.most[key] == self.most[way.target] == INF
+        ]
+        endless: set[Key] = set().union(*knots(loose))
+        caps = [way.cap for ways in self.inside.values() for way in ways if way.cap < INF]
+        bounded = self.supply + sum(caps) + sum(most for most in self.most.values() if most < INF)
+        return {key: min(self.most[key], INF if key in endless else bounded) for key in firsts}
+
+    def way_back(self, key: Key, *, handoffs: bool) -> int:
+        """Return the fewest hops, or handoffs, of a way from a node back to it."""
+        if len(self.most) > FLOW_LIMIT:
+            return 0 if handoffs else min(way.hops for ways in self.inside.values() for way in ways)
+        starts: dict[Key, int] = {}
+        for way in self.inside[key]:
+            step = way.handoffs if handoffs else way.hops
+            starts[way.target] = min(step, starts.get(way.target, step))
+        return _distances(starts, self.inside, handoffs=handoffs)[key]
+
+
+def _limited(limit: int, supply: float, ahead: int, back: int | None) -> float:
+    """How often a node is visited when all edges, or all handoffs, of a frame are bounded together."""
+    if ahead > limit:
+        return 0
+    if back is None:
+        return supply
+    return INF if back == 0 or supply == INF else supply + (limit - max(ahead, 0)) // back
+
+
+def _distances(starts: Mapping[Key, int], ways: Mapping[Key, Iterable[Way]], *, handoffs: bool) -> dict[Key, int]:
+    found: dict[Key, int] = {}
+    heap = [(cost, number, key) for number, (key, cost) in enumerate(starts.items())]
+    heapq.heapify(heap)
+    count = len(heap)
+    while heap:
+        cost, _, key = heapq.heappop(heap)
+        if key in found:
+            continue
+        found[key] = cost
+        for way in ways.get(key, ()):
+            count += 1
+            heapq.heappush(heap, (cost + (way.handoffs if handoffs else way.hops), count, way.target))
+    return found
+
+
+def _topological(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
+    after: dict[int, set[int]] = {}
+    for a, b in pairs:
+        if a != b:
+            after.setdefault(a, set()).add(b)
+    waiting = [0] * count
+    for followers in after.values():
+        for b in followers:
+            waiting[b] += 1
+    order = [number for number in range(count) if not waiting[number]]
+    for number in order:
+        for b in sorted(after.get(number, ())):
+            waiting[b] -= 1
+            if not waiting[b]:
+                order.append(b)
+    return order
+
+

@@ -1,0 +1,275 @@
+"""The rules about single statements and about the way from START to END: each a function that yields problems."""
+
+from __future__ import annotations
+
+import typing
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
+from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import Look, Problem, a_cycle, knots, loose_edges, names_of, reach
+from graphflow.model.context import Context, append, reducer_of
+from graphflow.model.contract import Brief
+from graphflow.nodes.base import Node
+from graphflow.nodes.edges import (
+    ChooseStatement,
+    DelegateStatement,
+    ErrorStatement,
+    ForkStatement,
+    HandoffStatement,
+    MapStatement,
+    NextStatement,
+    Statement,
+    Terminal,
+)
+
+NextLike = NextStatement | ForkStatement | ChooseStatement | MapStatement
+
+
+def listed(names: typing.Iterable[str], most: int = 8) -> str:
+    """Write names as text; of very many only the first."""
+    all_names = list(names)
+    shown = ", ".join(map(repr, all_names[:most]))
+    return shown if len(all_names) <= most else f"{shown} and {len(all_names) - most} more"
+
+
+def next_sources(graph: Graph[Any]) -> Iterator[tuple[str, Statement]]:
+    """Yield each next, fork, choose or map statement with the name of its source."""
+    for statement in graph.statements:
+        if isinstance(statement, NextLike):
+            source = statement.source
+            yield ("START" if isinstance(source, Terminal) else source.name), statement
+
+
+def start_missing(look: Look) -> Iterator[Problem]:
+    """A run begins at START, and there is a node for it to come to."""
+    if not look.compiled.stations:
+        yield Problem("no-nodes", (), f"the graph {look.graph.name!r} has no node.", "Write START >> node >> END.")
+    elif look.compiled.start is None:
+        message = f"no statement of the graph {look.graph.name!r} begins with START, so no run of it could begin."
+        yield Problem("no-start", (), message, "Write START >> node.")
+
+
+def ambiguous_next(look: Look) -> Iterator[Problem]:
+    """A node, and START, has at most one next statement."""
+    starts = sum(isinstance(statement.source, Terminal) for _, statement in next_sources(look.graph))
+    counts = Counter(name for name, st in next_sources(look.graph) if not isinstance(st.source, Terminal))
+    found = [(name, count, repr(name)) for name, count in counts.items()] + [("START", starts, "START")]
+    for name, count, shown in found:
+        if count > 1:
+            message = f"{shown} has {count} next statements, and which of them holds is not said."
+            hint = "Write one: a tuple starts several at once, choose(...) takes exactly one of several."
+            yield Problem("ambiguous-next", (name,), message, hint)
+
+
+def double_edge(look: Look) -> Iterator[Problem]:
+    """No two statements declare the same delegate, handoff or error edge: their order is no meaning."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for statement in look.graph.statements:
+        match statement:
+            case DelegateStatement() | HandoffStatement():
+                verb = "delegates" if isinstance(statement, DelegateStatement) else "hands_off"
+                seen.update((statement.source.name, verb, target.name) for target in statement.targets)
+            case ErrorStatement():
+                seen.update((statement.source.name, "on_error", qualified(kind)) for kind in statement.catch)
+            case _:
+                pass
+    for (name, verb, what), count in seen.items():
+        if count > 1:
+            where = (name,) if verb == "on_error" else (name, what)
+            message = f"{name!r}.{verb}(...) names {what!r} {count} times, and which of them holds is not said."
+            yield Problem("double-edge", where, message, "Keep one of them.")
+
+
+def name_clash(look: Look) -> Iterator[Problem]:
+    """Two nodes of one graph do not share a name."""
+    first: dict[str, Node[Any]] = {}
+    clashes: set[str] = set()
+    for node in look.graph.mentioned():
+        other = first.setdefault(node.name, node)
+        if other is not node and node.name not in clashes and other != node:
+            clashes.add(node.name)
+            message = f"two different nodes have the name {node.name!r}."
+            hint = "Rename one, as node.named('...'); a node is its name in its graph."
+            yield Problem("name-clash", (node.name,), message, hint)
+
+
+def unreachable(look: Look) -> Iterator[Problem]:
+    """Every node can be reached from START."""
+    if look.compiled.start is None:
+        return
+
+    def steps(key: Key) -> list[Key]:
+        return [edge.target for edge in look.after.get(key, ())] + look.in_frame(key)
+
+    heads: list[Key] = [Terminal.START]
+    if look.compiled.escalate is not None:
+        heads.append(look.compiled.escalate.target)
+    found = reach(heads, steps)
+    for name in look.compiled.stations:
+        if name not in found:
+            hint = "Lead an edge to it, or take its statements out."
+            yield Problem("unreachable", (name,), f"nothing that begins at START leads to {name!r}.", hint)
+
+
+def no_end(look: Look) -> Iterator[Problem]:
+    """Every node that the token of an activation can come to has a way to END; callees report instead."""
+    ends: list[Key] = [Terminal.END]
+    escalate = look.compiled.escalate
+    if escalate is not None and look.compiled.stations[str(escalate.target)].out is None:
+        ends.append(escalate.target)
+    found = reach(ends, lambda key: [edge.source for edge in look.before.get(key, ())])
+    for name in look.compiled.stations:
+        if name not in found and (name in look.reached or name not in look.callees):
+            hint = f"Lead it on, as {name} >> END."
+            yield Problem("no-end", (name,), f"there is no way from {name!r} to END.", hint)
+
+
+def dead_edge(look: Look) -> Iterator[Problem]:
+    """A node that is entered by delegation alone has no next statement: it reports to its caller."""
+    only_called = look.callees - look.reached
+    for name in sorted({name for name, st in next_sources(look.graph) if not isinstance(st.source, Terminal)}):
+        if name in only_called:
+            message = f"{name!r} is entered by delegation alone, so its next statement is never taken."
+            hint = "Take the statement out, or make a Graph of its steps and delegate to that."
+            yield Problem("dead-edge", (name,), message, hint)
+
+
+def unbounded_cycle(look: Look) -> Iterator[Problem]:
+    """Every cycle of control has a bound on an edge, on a node or on the graph."""
+    edges = loose_edges(look)
+    for knot in knots(edges):
+        cycle = a_cycle(knot, edges)
+        message = f"the cycle {' → '.join(map(repr, (*cycle, cycle[0])))} has no bound."
+        hint = "Give one of its edges max_hops=, one of its nodes max_visits=, or the graph max_hops=."
+        yield Problem("unbounded-cycle", cycle, message, hint)
+
+
+# --- the context and the contracts -----------------------------------------------------------------------------------
+
+
+def into_field(look: Look) -> Iterator[Problem]:
+    """What `into=` names is a field of the context that can take what comes."""
+    for station in look.compiled.stations.values():
+        node = station.node
+        if node.into is not None:
+            comes = node.output if isinstance(node, Graph) else None
+            yield from _into(look, node.into, comes, (station.name,), f"{station.name!r} has into={node.into!r}")
+    for statement in look.graph.statements:
+        if isinstance(statement, DelegateStatement) and statement.into is not None:
+            said = f"{statement.source.name!r}.delegates(...) has into={statement.into!r}"
+            yield from _into(look, statement.into, statement.report, (statement.source.name,), said)
+
+
+def _into(look: Look, field: str, comes: Any, where: tuple[str, ...], said: str) -> Iterator[Problem]:
+    context = look.graph.context
+    info = context.model_fields.get(field)
+    if info is None:
+        message = f"{said}, which is no field of {context.__name__}."
+        hint = f"Its fields are {listed(context.model_fields) or 'none'}."
+        yield Problem("into-unknown", where, message, hint)
+        return
+    takes: Any = info.annotation
+    reducer = reducer_of(info.metadata)
+    if reducer is append and typing.get_origin(takes) is tuple:
+        takes = typing.get_args(takes)[0]
+    elif reducer is not None:
+        return  # what another reducer takes is said by its own annotation, and validated when it comes
+    if _is_model(comes) and _is_model(takes) and not issubclass(comes, takes):
+        message = f"{said}, and that field takes {takes.__name__}, not {comes.__name__}."
+        yield Problem("into-type", where, message, "Change the field's type, or the contract.")
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def contract_types(look: Look) -> Iterator[Problem]:
+    """What crosses a delegate edge is a `Brief` downwards and a pydantic model upwards."""
+    for statement in look.graph.statements:
+        if isinstance(statement, DelegateStatement):
+            name, brief, report = statement.source.name, statement.brief, statement.report
+            if not (_is_model(brief) and issubclass(brief, Brief)):
+                message = f"{name!r}.delegates(brief={brief!r}): a class derived from Brief is needed."
+                yield Problem("contract-type", (name,), message, "Derive it from Brief; it may add fields.")
+            if not _is_model(report):
+                message = f"{name!r}.delegates(report={report!r}): a pydantic model is needed."
+                yield Problem("contract-type", (name,), message, "Give a class derived from pydantic.BaseModel.")
+
+
+def unknown_field(look: Look) -> Iterator[Problem]:
+    """What a node declares to read and write are fields of the context."""
+    known = set(look.graph.context.model_fields)
+    for station in look.compiled.stations.values():
+        declared = (station.node.reads or frozenset[str]()) | (station.node.writes or frozenset[str]())
+        for field in sorted(declared - known):
+            message = f"{station.name!r} declares the field {field!r}, which {look.graph.context.__name__} has not."
+            hint = f"Its fields are {listed(look.graph.context.model_fields) or 'none'}."
+            yield Problem("unknown-field", (station.name,), message, hint)
+
+
+def enter_missing(look: Look) -> Iterator[Problem]:
+    """The context of a nested graph can be made where it is entered."""
+    called = {target for station in look.compiled.stations.values() for target in station.delegates}
+    for station in look.compiled.stations.values():
+        inner = station.node
+        if not isinstance(inner, Graph) or inner.enter is not None:
+            continue
+        fresh = inner.context is not look.graph.context
+        left = _left_over(inner.context)
+        if left and (station.name in called or (fresh and station.name in look.reached)):
+            way = "by delegation" if station.name in called else "from a graph with another context"
+            message = f"{station.name!r} is entered {way}, and nothing fills {listed(left)} of {inner.context.__name__}."
+            hint = "Give the graph enter=, a function that makes its context, or the fields defaults."
+            yield Problem("enter-missing", (station.name,), message, hint)
+
+
+def _left_over(context: type[Context]) -> list[str]:
+    """The required fields of a context of which only the first, if it is a str, is given."""
+    fields = list(context.model_fields.items())
+    filled = fields[:1] if fields and fields[0][1].annotation is str else []
+    return [name for name, info in fields[len(filled) :] if info.is_required()]
+
+
+# --- warnings --------------------------------------------------------------------------------------------------------
+
+
+def no_default(look: Look) -> Iterator[Problem]:
+    """A choose has a default, or its token may end there."""
+    for source, out in look.compiled.outs():
+        if isinstance(out, ChooseOut) and out.default is None:
+            name = _shown(source)
+            message = f"choose at {name!r} has no default: where no case holds, the token ends there."
+            yield Problem("no-default", (name,), message, "Add default=.", "warning")
+
+
+def no_max_items(look: Look) -> Iterator[Problem]:
+    """A map says how many lanes it starts at most."""
+    for source, out in look.compiled.outs():
+        if isinstance(out, MapOut) and out.max_items is None:
+            name = _shown(source)
+            message = f"map at {name!r} has no max_items, so no bound holds for what its lanes do."
+            yield Problem("no-max-items", (name,), message, "Add max_items=.", "warning")
+
+
+def same_description(look: Look) -> Iterator[Problem]:
+    """The members of one team are told apart by their descriptions."""
+    stations = look.compiled.stations
+    for station in stations.values():
+        for team in (station.delegates, station.handoffs):
+            words: dict[str, list[str]] = {}
+            for name in sorted(names_of(team)):
+                words.setdefault(stations[name].node.description.strip(), []).append(name)
+            for text, same in sorted(words.items()):
+                if text and len(same) > 1:
+                    message = f"in the team of {station.name!r}, {listed(same)} have one description."
+                    hint = "Say in each what only it does: who delegates chooses by it."
+                    yield Problem("same-description", (station.name, *same), message, hint, "warning")
+
+
+def _shown(key: Key) -> str:
+    return key if isinstance(key, str) else key.value

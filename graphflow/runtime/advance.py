@@ -1,0 +1,142 @@
+"""The fold: `advance(fact) -> (decisions, commands)`.
+
+No clock, no random, no I/O and no await: the same facts give the same decisions, live, on resume, in replay and in
+tests. Everything else is a fold over its events.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from graphflow.errors import InternalError
+from graphflow.events import (
+    AnswerGiven,
+    CancelRequested,
+    Decision,
+    EffectFinished,
+    EffectRequested,
+    Emitted,
+    Fact,
+    HookAnswered,
+    NodeReturned,
+    RunEnded,
+    RunStarted,
+    SleepRequested,
+    TimerFired,
+    TimerSet,
+    Warned,
+)
+from graphflow.graphs.graph import Graph
+from graphflow.model.context import Context
+from graphflow.runtime.calls import Calls
+from graphflow.runtime.clockwork import Clockwork
+from graphflow.runtime.commands import Command, EndRun, SetTimer
+from graphflow.runtime.failures import Failures
+from graphflow.runtime.tables import Standing
+from graphflow.runtime.visits import Visits
+from graphflow.runtime.walk import Walk
+
+
+class Fold(Visits, Walk, Calls, Failures, Clockwork):
+    """One run's state, advanced by facts."""
+
+    def __init__(self, graph: Graph[Any]) -> None:
+        """Begin before the first fact."""
+        super().__init__()
+        self.graph = graph
+
+    def advance(self, fact: Fact, at: float) -> tuple[list[Decision], list[Command]]:
+        """Decide what a fact means.
+
+        Args:
+            fact: what happened.
+            at: when, in active seconds since the run began.
+
+        Returns:
+            The decisions, to be recorded with the fact, and the commands, to be carried out once they are.
+
+        Raises:
+            InternalError: if the state is one that should never be reached.
+        """
+        decisions: list[Decision] = []
+        commands: list[Command] = []
+        self.decisions, self.commands = decisions, commands
+        ended = self.ended
+        if ended is not None and ended.status != "waiting":
+            return decisions, commands
+        self.at = at
+        if at > self.deadline:
+            self.run_overdue()
+        if type(fact) is NodeReturned:
+            self.node_returned(fact)
+        else:
+            self._other(fact)
+        agenda = self.agenda
+        while agenda:
+            agenda.popleft()()
+        if self.unfunded or self.timed_frames or not self.busy:
+            self._settle()
+        return decisions, commands
+
+    def _other(self, fact: Fact) -> None:
+        match fact:
+            case NodeReturned():
+                self.node_returned(fact)
+            case RunStarted():
+                self._started(fact)
+            case EffectRequested():
+                self.effect_requested(fact)
+            case EffectFinished():
+                self.effect_finished(fact)
+            case SleepRequested():
+                self.sleep_requested(fact)
+            case TimerFired():
+                self.timer_fired(fact)
+            case HookAnswered():
+                self.hook_answered(fact)
+            case AnswerGiven():
+                self.answered(fact.question, fact.value)
+            case CancelRequested():
+                self.cancel_requested(fact)
+            case Emitted() | Warned():
+                pass  # said for whoever listens; nothing follows from it
+            case _:
+                assert_never(fact)
+
+    def _started(self, fact: RunStarted) -> None:
+        if not isinstance(fact.context, Context):
+            msg = f"a run of {fact.graph!r} started with a context of type {type(fact.context).__name__}"
+            raise InternalError(msg)
+        self.max_parallel = fact.max_parallel
+        self.hooked = fact.hooked
+        if fact.budget.seconds is not None:
+            timer = self.set_timer(fact.budget.seconds, self.run_overdue)
+            self.decisions.append(TimerSet(timer, fact.budget.seconds, (), "deadline"))
+            self.commands.append(SetTimer(timer, fact.budget.seconds))
+        self.open_root(self.graph, fact.context, fact.budget)
+
+    def _settle(self) -> None:
+        """Look after those who wait, and say so when the run waits for people alone."""
+        progress = True
+        while progress and self.unfunded:
+            before = len(self.unfunded)
+            self.review_unfunded()
+            while self.agenda:
+                self.agenda.popleft()()
+            progress = len(self.unfunded) < before
+        if self.timed_frames:
+            self.review_call_timers()
+        if self.busy or self.ended is not None:
+            return
+        if any(visit.standing is Standing.PAUSED for visit in self.visits.values()):
+            self.ended = RunEnded("waiting")
+            self.decisions.append(self.ended)
+            self.commands.append(EndRun())
+        else:
+            raise self.stalled()
+
+    @property
+    def context(self) -> Any:
+        """The root's context as it stands."""
+        root = self.root
+        return None if root is None or root.token is None else root.token.context

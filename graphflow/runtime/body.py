@@ -1,0 +1,182 @@
+"""A body at work: the `Step` that a node gets, and how its coroutine is driven in a context of its own."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+import time
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context as ContextVars
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+
+from graphflow.errors import BoundHit, EffectKeyRequired, UsageError
+from graphflow.events import EffectFinished, EffectRequested, Emitted, SleepRequested
+from graphflow.model.budget import Budget
+from graphflow.model.ids import Path, path_text
+from graphflow.model.state import Left
+from graphflow.nodes.function import is_async
+from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
+from graphflow.runtime.core import failure_of
+
+if TYPE_CHECKING:
+    from graphflow.runtime.runner import Runner
+
+BLOCKED = 0.1
+"""Seconds of one uninterrupted stretch after which an async body is said to block the loop."""
+
+
+class Body:
+    """One attempt of one turn: what its node sees as `Step`."""
+
+    __slots__ = ("_answers", "_runner", "blocked", "cancelled", "command", "count", "path", "scope", "thread")
+
+    def __init__(self, runner: Runner, command: StartBody) -> None:
+        """Begin for a command of the fold."""
+        self._runner = runner
+        self.command = command
+        self.path: Path = command.path
+        self.scope: anyio.CancelScope | None = None
+        self.cancelled = False
+        self.count = 0
+        self.blocked = 0.0
+        self.thread = False
+        self._answers: dict[str, anyio.Event | GoOn | RefuseEffect] = {}
+
+    @property
+    def left(self) -> Left:
+        """What remains now."""
+        return self._runner.left(self.path)
+
+    def cancel(self) -> None:
+        """Stop this body as soon as it can be stopped."""
+        self.cancelled = True
+        if self.scope is not None:
+            self.scope.cancel()
+
+    def answer(self, command: GoOn | RefuseEffect) -> None:
+        """Hand over what the fold said to a request."""
+        waiting = self._answers.get(command.key)
+        self._answers[command.key] = command
+        if isinstance(waiting, anyio.Event):
+            self._runner.awake(1)
+            waiting.set()
+
+    async def _answered(self, key: str) -> GoOn | RefuseEffect:
+        found = self._answers.pop(key, None)
+        if found is None:
+            self._answers[key] = event = anyio.Event()
+            self._runner.awake(-1)
+            try:
+                await event.wait()
+            except BaseException:
+                if not event.is_set():
+                    self._runner.awake(1)
+                raise
+            found = self._answers.pop(key)
+        assert not isinstance(found, anyio.Event)  # noqa: S101 - it was replaced by the answer
+        return found
+
+    async def effect(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        cost: Budget | None = None,
+        usage: Callable[[Any], Budget] | None = None,
+    ) -> Any:
+        """Do something outside, once, and have it recorded; see `Step.effect`."""
+        if key is not None and (not key or key.isdigit()):
+            msg = f"effect({name!r}, key={key!r}): a key is any text but a number or nothing."
+            raise UsageError(msg)
+        command = self.command
+        if key is None:
+            key = str(self.count)
+            self.count += 1
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
+        await self._runner.record(request)
+        answer = await self._answered(key)
+        if isinstance(answer, RefuseEffect):
+            if answer.bound == "key":
+                raise EffectKeyRequired(path_text(self.path), name)
+            raise BoundHit(answer.bound, limit=answer.limit, wanted=answer.wanted, left=answer.left)
+        finished = functools.partial(EffectFinished, self.path, command.turn, command.attempt, key)
+        try:
+            if is_async(fn):
+                result = await fn(*args)
+            else:
+                result = await anyio.to_thread.run_sync(functools.partial(fn, *args), abandon_on_cancel=True)
+            used = usage(result) if usage is not None else None
+        except Exception as error:
+            await self._runner.record(finished(failure=failure_of(error)))
+            raise
+        await self._runner.record(finished(result=result, usage=used))
+        return result
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the run's clock; see `Step.sleep`."""
+        if not 0 <= seconds < float("inf"):
+            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            raise UsageError(msg)
+        key = f"sleep {self.count}"
+        self.count += 1
+        await self._runner.record(SleepRequested(self.path, self.command.turn, self.command.attempt, key, seconds))
+        await self._answered(key)
+
+    def emit(self, value: Any) -> None:
+        """Say something to whoever listens; see `Step.emit`."""
+        fact = Emitted(self.path, self.command.turn, value)
+        if threading.get_ident() == self._runner.thread:
+            self._runner.record_soon(fact)
+        else:
+            anyio.from_thread.run_sync(self._runner.record_soon, fact)
+
+    def resource(self, kind: type[Any]) -> Any:
+        """Return the one resource of a class; see `Step.resource`."""
+        found = [resource for resource in self._runner.resources if isinstance(resource, kind)]
+        if len(found) != 1:
+            given = ", ".join(type(resource).__name__ for resource in self._runner.resources) or "none"
+            count = "none" if not found else f"{len(found)}"
+            msg = (
+                f"{path_text(self.path)!r} asked for a resource of class {kind.__name__}, and the run has {count} of it "
+                f"(given: {given}). Give exactly one: run(..., resources=[...])."
+            )
+            raise UsageError(msg)
+        return found[0]
+
+
+def _digest(args: tuple[Any, ...]) -> str:
+    """Return a digest of an effect's arguments; of their types where they have no stable text."""
+    shown = "\x1f".join(repr(arg) if isinstance(arg, _PLAIN) else type(arg).__qualname__ for arg in args)
+    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+@types.coroutine
+def resumed(body: Body, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any) -> Generator[Any, Any, Any]:
+    """Drive a coroutine that has begun to wait, each stretch in its own context variables."""
+    while True:
+        try:
+            sent = yield item
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever is thrown in belongs to the coroutine
+            step = functools.partial(around.run, coroutine.throw, error)
+        else:
+            step = functools.partial(around.run, coroutine.send, sent)
+        began = time.perf_counter()
+        try:
+            item = step()
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            body.blocked = max(body.blocked, time.perf_counter() - began)

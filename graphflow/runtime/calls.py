@@ -1,0 +1,494 @@
+"""Frames: delegations in batches, graphs inside graphs, and what crosses their boundaries."""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from graphflow.errors import ContractError, InvalidDelegate, UnknownTarget
+from graphflow.events import EdgeTaken, FrameClosed, FrameOpened, Granted, TimerSet
+from graphflow.graphs.compiled import Edge
+from graphflow.graphs.graph import Graph
+from graphflow.model.budget import Budget
+from graphflow.model.context import Context, rules_of
+from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.ids import Path, Segment, path_text
+from graphflow.model.outcome import NOTHING, Delegate
+from graphflow.model.state import Message
+from graphflow.nodes.edges import Terminal
+from graphflow.runtime.commands import SetTimer
+from graphflow.runtime.core import Core
+from graphflow.runtime.ledger import ADDITIVE, RUNS, Meter
+from graphflow.runtime.tables import CallState, Counters, Frame, Inbox, Standing, Token, Visit, Written
+from graphflow.runtime.visits import BOUNDS
+from graphflow.runtime.walk import alive
+
+
+class Calls(Core):
+    """How frames open and close."""
+
+    # --- opening ---
+
+    def open_root(self, graph: Graph[Any], context: Context, budget: Budget) -> None:
+        """Open the root's frame and let its token begin."""
+        meter = Meter((), budget)
+        tables = graph.compiled
+        frame = Frame((), tables, rules_of(graph.context), meter, 0, graph.max_depth, Counters())
+        self.root = frame
+        self._set_aside(frame)
+        if budget.seconds is not None:
+            self.deadline = budget.seconds
+        self._begin_frame(frame, context, (), None)
+
+    def _begin_frame(self, frame: Frame, context: Any, inbox: Inbox, updates: list[Written] | None) -> None:
+        """Put a graph frame's token at START and let it go."""
+        token = Token(frame, None, None, frame.counters, (), 0, Terminal.START, context, updates)
+        frame.token = token
+        self.leave(token, frame.tables.start, None, inbox)
+
+    def _set_aside(self, frame: Frame) -> None:
+        """Reserve the one node run of an escalation, if the account has it."""
+        if frame.tables.graph.escalate is not None and frame.meter.refusing(_ONE_RUN) is None:
+            frame.meter.reserve(_ONE_RUN, pending=False)
+            frame.set_aside = True
+
+    def _graph_frame(self, visit: Visit, graph: Graph[Any], path: Path, meter: Meter, *, delegated: bool) -> Frame:
+        outer = visit.token.frame
+        depth = outer.depth + delegated
+        left = outer.depth_left
+        if delegated and left is not None:
+            left -= 1
+        if graph.max_depth is not None:
+            left = graph.max_depth if left is None else min(left, graph.max_depth)
+        if graph.budget is not None:
+            meter = Meter(path, graph.budget, meter)
+        frame = Frame(path, graph.compiled, rules_of(graph.context), meter, depth, left, Counters())
+        frame.owner = visit
+        frame.edge = visit.edge.name
+        self._set_aside(frame)
+        self._set_deadline(frame, graph)
+        return frame
+
+    def _set_deadline(self, frame: Frame, graph: Graph[Any]) -> None:
+        """A nested graph's seconds end its activation, as a bound that it hits."""
+        if graph.budget is None or graph.budget.seconds is None:
+            return
+        seconds = graph.budget.seconds
+        timer = self.set_timer(self.at + seconds, lambda: self.frame_overdue(frame, seconds))
+        frame.deadline = timer
+        self.decisions.append(TimerSet(timer, self.at + seconds, frame.path, "deadline"))
+        self.commands.append(SetTimer(timer, self.at + seconds))
+
+    def open_nested(self, visit: Visit) -> None:
+        """Open the frame of a graph that a token entered by next, map, handoff or error edge."""
+        if visit.standing is not Standing.NESTED:
+            return  # cancelled between the two
+        graph = visit.station.node
+        assert isinstance(graph, Graph)  # noqa: S101 - every other kind of node is told apart before
+        token = visit.token
+        outer = token.frame
+        try:
+            context, shared = self._nested_context(graph, visit, outer)
+        except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
+            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            return
+        frame = self._graph_frame(visit, graph, visit.path, outer.meter, delegated=False)
+        visit.frame = frame
+        if visit.inner_visits is not None:
+            frame.visits = visit.inner_visits  # the next attempt's visits count on, so that every path stays unique
+        visit.inner_visits = frame.visits
+        self.decisions.append(FrameOpened(frame.path, graph.name, frame.depth, visit.edge.name))
+        self._begin_frame(frame, context, visit.inbox, [] if shared else None)
+
+    def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
+        """Return the context that a nested graph starts with, and whether its updates flow out."""
+        if graph.enter is not None:
+            return graph.enter(self.state(visit.token, visit.inbox, visit.path)), False
+        if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
+            return visit.token.context, True
+        return fresh_context(graph.context, visit.inbox), False
+
+    # --- batches ---
+
+    def delegate(self, visit: Visit, outcome: Delegate, context: Any, written: tuple[Written, ...]) -> None:
+        """Suspend a visit until every one of its calls has reported."""
+        try:
+            needs = _ordered_needs(outcome, path_text(visit.path))
+        except InvalidDelegate as error:
+            self.attempt_failed(visit, self.trouble("delegate", error, visit.path))
+            return
+        if not self.turns_left(visit):
+            self.attempt_failed(visit, self.turn_limit(visit))
+            return
+        token = visit.token
+        if written:
+            token.context = context
+            if token.updates is not None:
+                token.updates.extend(written)
+        visit.standing = Standing.SUSPENDED
+        batch = tuple(
+            CallState(call, visit.station.delegates.get(call.to), needs[position])
+            for position, call in enumerate(outcome.calls)
+        )
+        visit.batch = batch
+        for position in range(len(batch)):
+            self._admit(visit, position)
+        self.agenda.append(lambda: self._start_ready(visit, batch))
+
+    def _admit(self, visit: Visit, position: int) -> None:
+        """Refuse a call that no edge or bound allows; count the hop of one that they do."""
+        state = visit.batch[position]
+        call, edge = state.call, state.edge
+        if edge is None:
+            error = UnknownTarget(path_text(visit.path), call.to, sorted(visit.station.delegates), "delegate")
+            state.report = Report.failed(self.trouble("unknown_target", error, visit.path).reason)
+            state.done = True
+            self.partial = True
+            self.troubles.append(state.report.reason)
+            return
+        contract = edge.contract
+        if contract is not None and not isinstance(call.brief, contract.brief):
+            text = f"the brief for {call.to!r} is a {type(call.brief).__name__}, not a {contract.brief.__name__}"
+            state.report = Report.failed(Reason(code="contract", text=text, path=path_text(visit.path)))
+            state.done = True
+            self.partial = True
+            self.troubles.append(state.report.reason)
+            return
+        refused = self._call_refused(visit, edge)
+        if refused is not None:
+            state.report = Report.failed(refused)
+            state.done = True
+            return
+        counters = visit.token.counters
+        counters.total += 1
+        counters.hops[edge] = counters.hops.get(edge, 0) + 1
+
+    def _call_refused(self, visit: Visit, edge: Edge) -> Reason | None:
+        frame = visit.token.frame
+        counters, graph = visit.token.counters, frame.tables.graph
+        wanted = f"a further delegation to {edge.target!r}"
+        if edge.max_hops is not None and counters.hops.get(edge, 0) >= edge.max_hops:
+            return self.refuse(visit.path, "max_hops", float(edge.max_hops), wanted)
+        if graph.max_hops is not None and counters.total >= graph.max_hops:
+            return self.refuse(visit.path, "max_hops", float(graph.max_hops), wanted)
+        if frame.depth_left is not None and frame.depth_left <= 0:
+            return self.refuse(visit.path, "max_depth", float(frame.depth), wanted)
+        return None
+
+    def _start_ready(self, visit: Visit, batch: tuple[CallState, ...]) -> None:
+        """Start the calls whose needs have reported; enter the caller again when all have."""
+        again = True
+        while again and visit.standing is Standing.SUSPENDED and visit.batch is batch:
+            again = False
+            equal = [
+                i for i, s in enumerate(batch)
+                if _is_ready(s, batch) and s.edge is not None and s.edge.contract is not None
+                and s.edge.contract.share == "equal"
+            ]  # fmt: skip
+            shares = {i: visit.token.frame.meter.share((n, len(equal))) for n, i in enumerate(equal)}
+            for position, state in enumerate(batch):
+                if _is_ready(state, batch):
+                    again = True
+                    self._start_call(visit, position, shares.get(position))
+        if visit.standing is Standing.SUSPENDED and visit.batch is batch and all(state.done for state in batch):
+            self._batch_done(visit)
+
+    def _start_call(self, visit: Visit, position: int, equal: Budget | None) -> None:
+        state = visit.batch[position]
+        state.started = True
+        edge = state.edge
+        assert edge is not None and edge.contract is not None  # noqa: S101, PT018 - it was admitted
+        failed = [need for need in state.needs if getattr(visit.batch[need].report, "status", "done") == "failed"]
+        if failed:
+            first = visit.batch[failed[0]].call
+            text = f"not started: it needs the report of {first.id or first.to!r}, which failed"
+            state.report = Report.failed(Reason(code="dependency", text=text, path=path_text(visit.path)))
+            state.done = True
+            return
+        outer = visit.token.frame
+        path = (*visit.path, Segment(str(edge.target), 1, (), (visit.turn, position)))
+        meter, grant = outer.meter, equal
+        if grant is None and isinstance(edge.contract.share, float | int):
+            grant = meter.share(float(edge.contract.share))
+        if grant is not None:
+            meter = meter.open_split(path, grant)
+        refusing = meter.refusing(_ONE_RUN)
+        if refusing is not None:
+            limit = refusing[0].granted[RUNS]
+            if grant is not None:
+                meter.close_split(grant)
+            counters = visit.token.counters
+            counters.total -= 1
+            counters.hops[edge] -= 1
+            wanted = f"a delegation to {edge.target!r}"
+            state.report = Report.failed(
+                self.refuse(visit.path, "node_runs", None if limit is None else float(limit), wanted)
+            )
+            state.done = True
+            return
+        if grant is not None:
+            self.decisions.append(Granted(path, grant, open=True))
+        self._open_call(visit, position, edge, path, meter, grant)
+
+    def _open_call(  # noqa: PLR0913 - what a callee's frame is made of
+        self, visit: Visit, position: int, edge: Edge, path: Path, meter: Meter, grant: Budget | None
+    ) -> None:
+        state, token = visit.batch[position], visit.token
+        outer = token.frame
+        contract = edge.contract
+        assert contract is not None  # noqa: S101 - delegate edges have one
+        needed = [visit.batch[need] for need in state.needs]
+        inbox = (
+            Message(visit.station.name, state.call.brief),
+            *(Message(found.call.to, found.report) for found in needed),
+        )
+        left = outer.depth_left
+        frame = Frame(
+            (*visit.path,), outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
+            token.counters, edge.name, visit, position, is_node=True, grant=grant,
+        )  # fmt: skip
+        state.frame = frame
+        self.decisions.append(EdgeTaken(visit.path, edge.name, token.counters.hops[edge]))
+        if not isinstance(outer.tables.stations[str(edge.target)].node, Graph):  # a graph says so when it opens
+            self.decisions.append(FrameOpened(path, None, frame.depth, edge.name))
+        self._limit_call(frame, contract.timeout, path)
+        callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
+        frame.token = callee
+        self.enter_visit(callee, str(edge.target), edge, inbox)
+
+    def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
+        """Set the timer of a delegate edge's `timeout=`."""
+        if limit is None:
+            return
+        frame.limit, frame.due = limit, self.at + limit
+        frame.timer = self.set_timer(frame.due, lambda: self.call_overdue(frame))
+        self.busy += 1
+        self.timed_frames.append(frame)
+        self.decisions.append(TimerSet(frame.timer, frame.due, path, "call_timeout"))
+        self.commands.append(SetTimer(frame.timer, frame.due))
+
+    def call_done(self, visit: Visit, position: int, report: Any, *, counts: bool = True) -> None:
+        """Note a call's report; start what waited for it, or enter the caller again."""
+        state = visit.batch[position]
+        state.report = report
+        state.done = True
+        reason = getattr(report, "reason", None)
+        status = getattr(report, "status", "done")
+        if counts and (status == "failed" or (status == "partial" and reason is not None and reason.code in BOUNDS)):
+            self.partial = True
+            if reason is not None:
+                self.troubles.append(reason)
+        batch = visit.batch
+        self.agenda.append(lambda: self._start_ready(visit, batch))
+
+    def _batch_done(self, visit: Visit) -> None:
+        """Apply what the callees wrote, in call order, and enter the caller again with the reports."""
+        token, batch = visit.token, visit.batch
+        rules = token.frame.rules
+        parts: list[list[Written]] = []
+        for state in batch:
+            part = list(state.updates)
+            into = state.edge.contract.into if state.edge is not None and state.edge.contract is not None else None
+            if into is not None:
+                try:
+                    part.append(Written(rules.validate({into: state.report}), visit.path))
+                except ContractError as error:
+                    self.attempt_failed(visit, self.trouble("contract", error, visit.path))
+                    return
+            parts.append(part)
+        if any(parts):
+            before = token.updates
+            conflict = self.combine(token, token.context, parts, visit.station.name)
+            if before is not None:
+                token.updates = before if conflict is not None else before + (token.updates or [])
+            if conflict is not None:
+                self.attempt_failed(visit, conflict)
+                return
+        visit.batch = ()
+        self.reenter(visit, tuple(Message(state.call.to, state.report) for state in batch))
+
+    # --- closing ---
+
+    def reach_end(self, token: Token, inbox: Inbox) -> None:
+        """End a graph's frame with what reached END, when its losers have ended too."""
+        frame = token.frame
+        token.at = Terminal.END
+        if frame.detached:
+            frame.ending = lambda: self._finish_graph_frame(frame, token, inbox)
+        else:
+            self._finish_graph_frame(frame, token, inbox)
+
+    def _finish_graph_frame(self, frame: Frame, token: Token, inbox: Inbox) -> None:
+        if not alive(token):
+            return
+        graph = frame.tables.graph
+        try:
+            output = self._output(graph, token, inbox)
+        except Exception as error:  # noqa: BLE001 - a user's leave= may raise anything
+            code = "contract" if isinstance(error, ContractError) else "failed"
+            self.fail_frame(frame, self.trouble(code, error, frame.path))  # type: ignore[arg-type]  # both are codes
+            return
+        owner = frame.owner
+        if owner is None:
+            self.finish_run(output, token.context)
+            return
+        self.close_frame(frame)
+        if token.updates:
+            owner.token.context = token.context
+            if owner.token.updates is not None:
+                owner.token.updates.extend(token.updates)
+        self.agenda.append(lambda: self._complete_if_open(owner, output))
+
+    def _complete_if_open(self, owner: Visit, output: Any) -> None:
+        if owner.standing is Standing.NESTED:
+            owner.frame = None
+            self.complete(owner, output)
+
+    def _output(self, graph: Graph[Any], token: Token, inbox: Inbox) -> Any:
+        if graph.leave is not None:
+            output: Any = graph.leave(self.state(token, inbox, token.frame.path))
+        elif len(inbox) > 1:
+            output = tuple(message.value for message in inbox)
+        else:
+            output = inbox[0].value if inbox else NOTHING
+        if graph.output is not None:
+            try:
+                output = TypeAdapter(graph.output).validate_python(None if output is NOTHING else output)
+            except ValidationError as error:
+                wanted = getattr(graph.output, "__name__", graph.output)
+                msg = f"the output of {graph.name!r} is no {wanted}: {error.errors()[0]['msg']}."
+                raise ContractError(msg) from error
+        return output
+
+    def finish_node_frame(self, token: Token, report: Any) -> None:
+        """End a callee node's frame with its report."""
+        frame = token.frame
+        owner = frame.owner
+        assert owner is not None  # noqa: S101 - a callee has a caller
+        if report is None:
+            reason = Reason(code="no_route", text="it ended without a report", path=path_text(frame.path))
+            report = Report.failed(reason)
+        owner.batch[frame.call].updates = list(token.updates or [])
+        self.close_frame(frame, report)
+        self.call_done(owner, frame.call, report)
+
+    def close_frame(self, frame: Frame, report: Any = None) -> None:
+        """Settle a frame's accounts, and say that it has closed."""
+        if frame.closed:
+            return
+        frame.closed = True
+        for timer in (frame.timer, frame.deadline):
+            if timer is not None:
+                self.drop_timer(timer)
+        if frame.timer is not None:
+            self.busy -= frame.left is None
+            self.timed_frames.remove(frame)
+            frame.timer = None
+        elif frame.left is not None:
+            self.timed_frames.remove(frame)
+        if frame.set_aside:
+            frame.set_aside = False
+            frame.meter.release(_ONE_RUN, pending=False)
+        path = frame.path
+        if frame.is_node and frame.owner is not None and frame.edge is not None:
+            path = (*path, Segment(str(frame.edge.target), 1, (), (frame.owner.turn, frame.call)))
+        if frame.grant is not None:
+            frame.meter.close_split(frame.grant)
+            self.decisions.append(Granted(path, frame.grant, open=False))
+        self.account(frame)
+        if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
+            self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
+
+    def checked_report(self, frame: Frame, value: Any) -> Any:
+        """Return a value as the report that a callee frame's edge asks for.
+
+        Raises:
+            ContractError: if it is none.
+        """
+        owner = frame.owner
+        assert owner is not None  # noqa: S101 - a callee has a caller
+        edge = owner.batch[frame.call].edge
+        contract = edge.contract if edge is not None else None
+        wanted: type[BaseModel] = contract.report if contract is not None else Report
+        if isinstance(value, wanted):
+            return value
+        if isinstance(value, Report) and value.status == "failed":
+            return value
+        if wanted is Report and isinstance(value, str) and value.strip():
+            return Report(finding=value)
+        shown = "nothing" if value is NOTHING else f"a {type(value).__name__}"
+        msg = (
+            f"{edge.target if edge is not None else '?'!r} reports to {owner.station.name!r} and owes it a "
+            f"{wanted.__name__}{' or a str that is not empty' if wanted is Report else ''}, not {shown}."
+        )
+        raise ContractError(msg)
+
+
+_ONE_RUN = (1, 0, 0, 0, 0, 0)
+assert len(_ONE_RUN) == len(ADDITIVE)  # noqa: S101 - the two must not drift apart
+
+
+def _is_ready(state: CallState, batch: tuple[CallState, ...]) -> bool:
+    return not state.done and not state.started and all(batch[need].done for need in state.needs)
+
+
+def _ordered_needs(outcome: Delegate, path: str) -> list[tuple[int, ...]]:
+    """Return the positions that each call needs.
+
+    Raises:
+        InvalidDelegate: if the batch is empty, an id stands twice, a need is unknown, or the needs form a cycle.
+    """
+    ids: dict[str, int] = {}
+    for position, call in enumerate(outcome.calls):
+        name = call.id or str(position)
+        if name in ids:
+            msg = f"{path!r} delegated two calls with the id {name!r}: ids are unique in a batch."
+            raise InvalidDelegate(msg)
+        ids[name] = position
+    if not ids:
+        msg = f"{path!r} returned an empty Delegate: it needs at least one Call; return an output to go on instead."
+        raise InvalidDelegate(msg)
+    needs: list[tuple[int, ...]] = []
+    for call in outcome.calls:
+        unknown = [need for need in call.needs if need not in ids]
+        if unknown:
+            known = ", ".join(map(repr, ids))
+            msg = f"{path!r}: the call {call.id or call.to!r} needs {unknown[0]!r}, which is no id of its batch: {known}."
+            raise InvalidDelegate(msg)
+        needs.append(tuple(ids[need] for need in call.needs))
+    done: set[int] = set()
+    while len(done) < len(needs):
+        free = [i for i, need in enumerate(needs) if i not in done and done.issuperset(need)]
+        if not free:
+            stuck = ", ".join(repr(name) for name, position in ids.items() if position not in done)
+            msg = f"{path!r}: the needs of the calls {stuck} form a cycle, so none of them could start."
+            raise InvalidDelegate(msg)
+        done.update(free)
+    return needs
+
+
+def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
+    """Return a nested graph's own context: its first field, if a str, gets the objective, note or text.
+
+    Raises:
+        ValidationError: if a required field is left over.
+    """
+    fields = kind.model_fields
+    first = next(iter(fields), None)
+    if first is None or not takes_text(fields[first].annotation):
+        return kind()
+    value = inbox[0].value if inbox else None
+    text = value.objective if isinstance(value, Brief) else value if isinstance(value, str) else None
+    if text is None and isinstance(value, Report):
+        text = value.finding
+    if text is None and not fields[first].is_required():
+        return kind()
+    return kind(**{first: "" if text is None else text})
+
+
+def takes_text(annotation: Any) -> bool:
+    """Tell whether a field's type is str, or an option of it."""
+    return annotation is str or str in typing.get_args(annotation)
+

@@ -1,0 +1,309 @@
+"""Slots, timers, and effects: what a body may do, when, and at whose cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from graphflow.events import (
+    EffectFinished,
+    EffectRequested,
+    EffectStarted,
+    SleepRequested,
+    Spent,
+    TimerFired,
+    TimerSet,
+)
+from graphflow.model.budget import ADDITIVE, Budget
+from graphflow.model.ids import Path, names
+from graphflow.nodes.function import FunctionNode
+from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, SetTimer, StartBody
+from graphflow.runtime.core import Core, group_of
+from graphflow.runtime.ledger import TOKENS, USD, Amounts, Meter, amounts_of
+from graphflow.runtime.tables import Frame, Standing, Visit
+
+ACTIVE = frozenset({Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING})
+
+
+class Clockwork(Core):
+    """When bodies run and what they may do."""
+
+    # --- slots ---
+
+    def request_slot(self, visit: Visit) -> None:
+        """Start a visit's body as soon as a slot is free."""
+        self.busy += 1
+        visit.standing = Standing.QUEUED
+        self._with_slot(visit, None)
+
+    def _with_slot(self, visit: Visit, command: Command | None) -> None:
+        """Carry a command out under a slot of the visit's own; without one, start its body."""
+        if visit.slot and command is not None:
+            self.commands.append(command)
+        elif self.max_parallel is not None and self.slots >= self.max_parallel:
+            self.queue.append((visit, command))
+        else:
+            self._give_slot(visit, command)
+
+    def _give_slot(self, visit: Visit, command: Command | None) -> None:
+        self.slots += 1
+        visit.slot = True
+        if command is not None:
+            self.commands.append(command)
+            return
+        visit.standing = Standing.RUNNING
+        node = visit.station.node
+        assert isinstance(node, FunctionNode)  # noqa: S101 - only they have bodies
+        if node.timeout is not None:
+            visit.deadline = self.at + node.timeout
+            visit.timer = self._timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
+        token = visit.token
+        state = self.state(token, visit.inbox, visit.path, visit.turn)
+        self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
+
+    def free_slot(self, visit: Visit) -> None:
+        """Take a visit's slot back; the first in the queue gets it."""
+        if not visit.slot:
+            return
+        visit.slot = False
+        self.slots -= 1
+        while self.queue and (self.max_parallel is None or self.slots < self.max_parallel):
+            waiting, command = self.queue.popleft()
+            wanted = Standing.QUEUED if command is None else Standing.RUNNING
+            if waiting.standing is wanted and waiting.closing is None and not waiting.timed_out:
+                self._give_slot(waiting, command)
+
+    # --- timers ---
+
+    def _timer(self, at: float, path: Path, purpose: Any, fire: Callable[[], None]) -> int:
+        timer = self.set_timer(at, fire)
+        self.decisions.append(TimerSet(timer, at, path, purpose))
+        self.commands.append(SetTimer(timer, at))
+        return timer
+
+    def drop_timer(self, timer: int | None) -> None:
+        """Forget a timer."""
+        if timer is not None and self.timers.pop(timer, None) is not None:
+            self.commands.append(DropTimer(timer))
+
+    def timer_fired(self, fact: TimerFired) -> None:
+        """Do what a timer was set for."""
+        fire = self.timers.pop(fact.timer, None)
+        if fire is not None:
+            fire()
+
+    def _overdue(self, visit: Visit) -> None:
+        visit.timer = None
+        if visit.standing is not Standing.ENDED and visit.closing is None:
+            visit.timed_out = True
+            self.commands.append(CancelBody(visit.path))
+
+    def sleep_requested(self, fact: SleepRequested) -> None:
+        """Let a body sleep; its slot is free for others meanwhile."""
+        visit = self._running(fact.path)
+        if visit is None:
+            return
+        go_on = GoOn(visit.path, fact.key)
+        self._timer(self.at + fact.seconds, visit.path, "sleep", lambda: self._with_slot(visit, go_on))
+        self._rest(visit)
+
+    def _running(self, path: Path) -> Visit | None:
+        """Return a visit whose body runs and is wanted."""
+        visit = self.visits.get(path)
+        wanted = visit is not None and visit.standing is Standing.RUNNING and visit.closing is None
+        return visit if wanted else None
+
+    def _rest(self, visit: Visit) -> None:
+        """Free the slot of a body that waits, unless an effect of its own still runs under it."""
+        if not visit.flying:
+            self.free_slot(visit)
+
+    def review_call_timers(self) -> None:
+        """Stop the timeouts of calls that only wait for answers, and start them again when they do not."""
+        for frame in self.timed_frames:
+            active = self._is_active(frame)
+            if not active and frame.timer is not None:
+                frame.left = frame.due - self.at
+                self.drop_timer(frame.timer)
+                frame.timer = None
+                self.busy -= 1
+            elif active and frame.timer is None and frame.left is not None:
+                frame.due = self.at + frame.left
+                frame.left = None
+                frame.timer = self._timer(frame.due, frame.path, "call_timeout", lambda f=frame: self.call_overdue(f))  # type: ignore[misc]  # a default binds the loop's frame
+                self.busy += 1
+
+    def _is_active(self, frame: Frame) -> bool:
+        owner = frame.owner
+        if owner is None:
+            return True
+        depth = len(owner.path)
+        call = (owner.turn, frame.call)
+        return any(
+            visit.standing in ACTIVE
+            for path, visit in self.visits.items()
+            if len(path) > depth and path[:depth] == owner.path and path[depth].call == call
+        )
+
+    # --- effects ---
+
+    def effect_requested(self, fact: EffectRequested) -> None:
+        """Let an effect run, wait, or be refused."""
+        visit = self._running(fact.path)
+        if visit is None:
+            return
+        key, flying = fact.key, visit.flying
+        if flying and (key.isdigit() or any(other.isdigit() for other in flying)):
+            self.commands.append(RefuseEffect(visit.path, key, "key"))
+            return
+        if key in flying:
+            self.commands.append(RefuseEffect(visit.path, key, "key"))
+            return
+        wanted = amounts_of(fact.cost)
+        if fact.cost is not None and not self._within_costs(visit, key, wanted):
+            return
+        if not self._try_effect(visit, fact, wanted):
+            if self.wait_for_funds(visit, lambda last: self._effect_funded(visit, fact, wanted, last=last)):
+                self._rest(visit)
+            else:
+                self.commands.append(self._refusal(visit, key, wanted))
+
+    def _effect_funded(self, visit: Visit, fact: EffectRequested, wanted: Amounts, *, last: bool) -> bool:
+        if visit.standing is not Standing.RUNNING or visit.closing is not None or visit.timed_out:
+            return True  # it is gone: nothing to wait for
+        if not self._try_effect(visit, fact, wanted):
+            if last:
+                self._with_slot(visit, self._refusal(visit, fact.key, wanted))
+            return last
+        return True
+
+    def _within_costs(self, visit: Visit, key: str, wanted: Amounts) -> bool:
+        """Check what one attempt of the node may spend by its own declaration."""
+        node = visit.station.node
+        costs = node.costs if isinstance(node, FunctionNode) else None
+        if costs is None:
+            return True
+        used = visit.used or [0, 0, 0, 0, 0, 0]
+        for dimension, name in enumerate(ADDITIVE):
+            limit = getattr(costs, name)
+            amount = wanted[dimension]
+            if amount and used[dimension] + amount > (limit or 0):
+                left = (limit or 0) - used[dimension]
+                self.refuse(visit.path, "costs", float(limit or 0), f"{amount} {name} of an effect, over its costs=")
+                self.commands.append(RefuseEffect(visit.path, key, "costs", limit or 0, f"{amount} {name}", left))
+                return False
+        visit.used = [a + b for a, b in zip(used, wanted, strict=True)]
+        return True
+
+    def _try_effect(self, visit: Visit, fact: EffectRequested, wanted: Amounts) -> bool:
+        meter = visit.token.frame.meter
+        if meter.refusing(wanted) is not None:
+            return False
+        counts, reserved = _parted(wanted)
+        meter.spend(counts)
+        if any(reserved):
+            meter.reserve(reserved, pending=True)
+        self._attribute(visit, counts)
+        visit.flying[fact.key] = reserved
+        visit.effects += 1
+        self.decisions.append(EffectStarted(visit.path, visit.turn, fact.key, fact.name, fact.cost))
+        self._with_slot(visit, GoOn(visit.path, fact.key))
+        return True
+
+    def _refusal(self, visit: Visit, key: str, wanted: Amounts) -> Command:
+        refusing = visit.token.frame.meter.refusing(wanted)
+        assert refusing is not None  # noqa: S101 - it has just refused
+        meter, dimension = refusing
+        bound, limit, left = ADDITIVE[dimension], meter.granted[dimension], meter.free(dimension)
+        self.refuse(visit.path, bound, None if limit is None else float(limit), f"{wanted[dimension]} of an effect")  # type: ignore[arg-type]  # dimensions are codes
+        return RefuseEffect(visit.path, key, bound, limit, wanted[dimension], left)
+
+    def effect_finished(self, fact: EffectFinished) -> None:
+        """Settle an effect with what it really used."""
+        visit = self.visits.get(fact.path)
+        if visit is None or fact.key not in visit.flying:
+            return
+        self._settle_effect(visit, fact.key, fact.usage)
+
+    def _settle_effect(self, visit: Visit, key: str, usage: Budget | None) -> None:
+        reserved: Amounts = visit.flying.pop(key)
+        meter = visit.token.frame.meter
+        if any(reserved):
+            meter.release(reserved, pending=True)
+        used = reserved if usage is None else (0, 0, 0, 0, *amounts_of(usage)[TOKENS:])
+        if any(used):
+            meter.spend(used)
+            self._attribute(visit, used)
+            self.decisions.append(Spent(visit.path, Budget(tokens=int(used[TOKENS]), usd=used[USD] or None)))
+
+    def drop_effects(self, visit: Visit) -> None:
+        """Settle the effects that an attempt left in flight: nobody knows what they used, so all they reserved."""
+        for key in list(visit.flying):
+            self._settle_effect(visit, key, None)
+
+    def _attribute(self, visit: Visit, amounts: Amounts) -> None:
+        frame = visit.token.frame
+        frame.spent = [a + b for a, b in zip(frame.spent or [0, 0, 0, 0, 0, 0], amounts, strict=True)]
+        where = "/".join(names(visit.path))
+        old = self.spent_by_node.get(where, [0, 0, 0, 0, 0, 0])
+        self.spent_by_node[where] = [a + b for a, b in zip(old, amounts, strict=True)]
+
+    # --- waiting for funds ---
+
+    def wait_for_funds(self, visit: Visit, attempt: Callable[[bool], bool]) -> bool:
+        """Put a visit in line if something in flight could settle in its favour; first come, first served.
+
+        Args:
+            visit: who waits.
+            attempt: tries again and tells whether the wait is over; its argument says that this is the last try,
+                after which the refusal is final.
+        """
+        if not self._could_be_funded(visit):
+            return False
+        self.unfunded.append((visit, attempt))
+        return True
+
+    def _could_be_funded(self, visit: Visit) -> bool:
+        """Tell whether what stands as pending, by somebody who is active and not above this visit, may come back."""
+        for meter in visit.token.frame.meter.chain():
+            if any(meter.pending) and self._pending_elsewhere(meter, visit):
+                return True
+        return False
+
+    def _pending_elsewhere(self, meter: Meter, asking: Visit) -> bool:
+        for visit in self.visits.values():
+            if visit is asking:
+                continue
+            under = meter in visit.token.frame.meter.chain() and bool(visit.flying)
+            if under and visit.standing is Standing.RUNNING:
+                return True
+            for state in visit.batch:
+                frame = state.frame
+                if frame is None or state.done or frame.grant is None or frame.meter.parent is not meter:
+                    continue
+                if not _above(frame, asking) and self._is_active(frame):
+                    return True
+        return False
+
+    def review_unfunded(self) -> None:
+        """Try again for those who wait for funds, in line; refuse those whom nothing in flight can help."""
+        while self.unfunded:
+            visit, attempt = self.unfunded[0]
+            if not attempt(not self._could_be_funded(visit)):
+                return
+            self.unfunded.popleft()
+
+
+def _parted(wanted: Amounts) -> tuple[Amounts, Amounts]:
+    """Part amounts into counts, spent at once, and tokens and money, reserved."""
+    return (*wanted[:TOKENS], 0, 0), (0, 0, 0, 0, *wanted[TOKENS:])
+
+
+def _above(frame: Frame, visit: Visit) -> bool:
+    """Tell whether a visit stands inside a frame."""
+    inside: Frame | None = visit.token.frame
+    while inside is not None and inside is not frame:
+        inside = inside.owner.token.frame if inside.owner is not None else None
+    return inside is frame
+
+

@@ -1,0 +1,99 @@
+"""What the fold asks the runner to do. Commands are carried out after the record of their fact is committed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from graphflow.events import record
+from graphflow.model.ids import Path
+from graphflow.model.state import State
+from graphflow.nodes.function import FunctionNode
+
+
+@record
+class OpenGroup:
+    """Open the task group of a scope inside the group around it; the root's group is 0."""
+
+    group: int
+    parent: int
+
+
+@record
+class CloseGroup:
+    """Let a scope's task group end when its tasks have."""
+
+    group: int
+
+
+@record
+class StartBody:
+    """Run a function node's body in a group."""
+
+    path: Path
+    turn: int
+    attempt: int
+    node: FunctionNode[Any]
+    state: State[Any]
+    group: int
+
+
+@record
+class CancelBody:
+    """Cancel a body, its effects and its sleep."""
+
+    path: Path
+
+
+@record
+class AskHook:
+    """Ask the `before=` hook about a visit."""
+
+    path: Path
+    state: State[Any]
+    group: int
+
+
+@record
+class GoOn:
+    """Let a body go on: its effect may run, or its sleep is over."""
+
+    path: Path
+    key: str
+
+
+@record
+class RefuseEffect:
+    """Raise `BoundHit` or `EffectKeyRequired` in a body."""
+
+    path: Path
+    key: str
+    bound: Literal["key"] | str  # noqa: PYI051 - "key" is told apart
+    limit: object = None
+    wanted: object = None
+    left: object = None
+
+
+@record
+class SetTimer:
+    """Report `TimerFired(timer)` at a time, in active seconds."""
+
+    timer: int
+    at: float
+
+
+@record
+class DropTimer:
+    """Forget a timer."""
+
+    timer: int
+
+
+@record
+class EndRun:
+    """Nothing is left to do for now: the run has ended, or waits for people."""
+
+
+Command = (
+    OpenGroup | CloseGroup | StartBody | CancelBody | AskHook | GoOn | RefuseEffect | SetTimer | DropTimer | EndRun
+)
+

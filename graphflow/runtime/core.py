@@ -1,0 +1,324 @@
+"""The fold's tables and the calls between its parts.
+
+`Fold` (in `advance`) is one class in several files, one concern each: `visits` (a node's life), `walk` (edges, scopes,
+joins), `calls` (delegations and nested graphs), `failures` (failures, bounds, cancellation, the end) and `clockwork`
+(effects, timers, slots). This module holds what they share, and names the calls that cross from one to another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from graphflow.errors import InternalError
+from graphflow.events import Decision, EdgeName, Failure, Refused
+from graphflow.graphs.compiled import Edge, Key, Out
+from graphflow.model.contract import Code, Reason
+from graphflow.model.ids import Path, path_text
+from graphflow.model.state import Left, State
+from graphflow.runtime.commands import Command
+from graphflow.runtime.ledger import Amount, Meter, budget_of
+from graphflow.runtime.tables import (
+    Closing,
+    Counters,
+    Frame,
+    Inbox,
+    Scope,
+    Standing,
+    Token,
+    Trouble,
+    Visit,
+    Written,
+)
+
+
+class Core:
+    """Tables, the two lists that `advance` returns, and the calls between the parts."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.decisions: list[Decision] = []
+        self.commands: list[Command] = []
+        self.agenda: deque[Callable[[], None]] = deque()  # what follows at once; a list, so that chains do not nest
+        self.at = 0.0
+        self.root: Frame | None = None
+        self.visits: dict[Path, Visit] = {}
+        self.questions: dict[str, Visit] = {}
+        self.scopes: dict[int, Scope] = {}
+        self.next_scope = 1
+        self.timers: dict[int, Callable[[], None]] = {}
+        self.next_timer = 0
+        self.deadline = float("inf")
+        self.max_parallel: int | None = None
+        self.hooked = False
+        self.busy = 0  # bodies, hooks and waits that will bring a fact of their own accord
+        self.slots = 0
+        self.queue: deque[tuple[Visit, Command | None]] = deque()
+        self.unfunded: deque[tuple[Visit, Callable[[bool], bool]]] = deque()
+        self.timed_frames: list[Frame] = []
+        self.partial = False
+        self.troubles: list[Reason] = []
+        self.ended: Any = None  # the RunEnded decision
+        self.output: Any = None
+        self.last_nodes: list[str] = []
+        self.spent_by_node: dict[str, list[Amount]] = {}
+        self.spent_by_edge: dict[str, list[Amount]] = {}
+
+    # --- what every part uses ---
+
+    def refuse(self, path: Path, code: Code, limit: float | None, wanted: str) -> Reason:
+        """Say that a bound refuses something; return the reason."""
+        self.decisions.append(Refused(path, code, limit, wanted))
+        text = f"the bound {code} refuses {wanted}" + (f": its limit is {limit:g}." if limit is not None else ".")
+        return Reason(code=code, text=text, path=path_text(path), limit=limit)
+
+    def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
+        """Make a failure of an error that the library found."""
+        failure = failure_of(error, code, limit)
+        reason = Reason(
+            code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit
+        )
+        return Trouble(reason, failure, timed_out=code == "timeout")
+
+    def bound_trouble(self, reason: Reason) -> Trouble:
+        """Make a failure of a bound that was hit."""
+        lineage = ("graphflow.errors.BoundHit", "graphflow.errors.GraphflowError", "builtins.Exception")
+        return Trouble(reason, Failure("graphflow.errors.BoundHit", reason.text, lineage, reason.code, reason.limit))
+
+    def state(self, token: Token, inbox: Inbox, path: Path, turn: int = 0, context: Any = None) -> State[Any]:
+        """Return what a node standing there sees."""
+        frame = token.frame
+        meter = frame.meter
+        snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else None
+        return State(
+            token.context if context is None else context, inbox, path, turn, frame.depth,
+            (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
+        )  # fmt: skip
+
+    def set_timer(self, at: float, fire: Callable[[], None]) -> int:
+        """Have something done at a time; the caller adds the decision and the command."""
+        timer = self.next_timer
+        self.next_timer += 1
+        self.timers[timer] = fire
+        return timer
+
+    # --- calls between the parts ---
+
+    def leave(self, token: Token, out: Out | None, name: str | None, inbox: Inbox) -> None:
+        """Move a token on over a next statement (walk)."""
+        raise NotImplementedError
+
+    def take(self, token: Token, edge: Edge, inbox: Inbox) -> None:
+        """Move a token over an edge, if its bounds allow (walk)."""
+        raise NotImplementedError
+
+    def move(self, token: Token, edge: Edge, inbox: Inbox) -> None:
+        """Move a token over an edge (walk)."""
+        raise NotImplementedError
+
+    def die(self, token: Token) -> None:
+        """End a token that has nowhere to go (walk)."""
+        raise NotImplementedError
+
+    def drop(self, token: Token) -> None:
+        """Take a token out of its scope's counts (walk)."""
+        raise NotImplementedError
+
+    def settle_scope(self, scope: Scope) -> None:
+        """Look whether a scope's join can run, or never will (walk)."""
+        raise NotImplementedError
+
+    def reach_end(self, token: Token, inbox: Inbox) -> None:
+        """A token has reached END (calls)."""
+        raise NotImplementedError
+
+    def finish_node_frame(self, token: Token, report: Any) -> None:
+        """A callee node's frame ends with a report (calls)."""
+        raise NotImplementedError
+
+    def open_nested(self, visit: Visit) -> None:
+        """Open the frame of a graph that a token entered (calls)."""
+        raise NotImplementedError
+
+    def delegate(self, visit: Visit, outcome: Any, context: Any, written: tuple[Written, ...]) -> None:
+        """Suspend a visit on a batch of calls (calls)."""
+        raise NotImplementedError
+
+    def call_done(self, visit: Visit, position: int, report: Any, *, counts: bool = True) -> None:
+        """A call of a batch has its report (calls)."""
+        raise NotImplementedError
+
+    def checked_report(self, frame: Frame, value: Any) -> Any:
+        """Return a value as the report that a callee frame's edge asks for (calls)."""
+        raise NotImplementedError
+
+    def close_frame(self, frame: Frame, report: Any = None) -> None:
+        """Settle a frame's accounts and say that it has closed (calls)."""
+        raise NotImplementedError
+
+    def enter_visit(self, token: Token, name: str, edge: Edge, inbox: Inbox) -> None:
+        """Begin a visit of a node (visits)."""
+        raise NotImplementedError
+
+    def complete(self, visit: Visit, output: Any) -> None:
+        """End a visit well, with its output (visits)."""
+        raise NotImplementedError
+
+    def reenter(self, visit: Visit, inbox: Inbox) -> None:
+        """Begin the next turn of a suspended visit (visits)."""
+        raise NotImplementedError
+
+    def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
+        """Retry a visit, or let it fail (visits)."""
+        raise NotImplementedError
+
+    def end_visit(self, visit: Visit, status: Any, reason: Reason | None = None) -> None:
+        """Say that a visit has ended (visits)."""
+        raise NotImplementedError
+
+    def fail(self, token: Token, trouble: Trouble) -> None:
+        """Pass a failure outward from a token (failures)."""
+        raise NotImplementedError
+
+    def fail_frame(self, frame: Frame, trouble: Trouble) -> None:
+        """Pass a failure outward from a frame (failures)."""
+        raise NotImplementedError
+
+    def hit_bound(self, token: Token, reason: Reason) -> None:
+        """A bound stops a token (failures)."""
+        raise NotImplementedError
+
+    def cancel_scope(self, scope: Scope, closing: Closing) -> None:
+        """Cancel what is left of a scope (failures)."""
+        raise NotImplementedError
+
+    def cancel_frame(self, frame: Frame, closing: Closing) -> None:
+        """Cancel what is left of a frame (failures)."""
+        raise NotImplementedError
+
+    def proceed(self, closing: Closing) -> None:
+        """Go on if nothing is awaited any more (failures)."""
+        raise NotImplementedError
+
+    def body_gone(self, visit: Visit) -> None:
+        """A body that was being cancelled has ended (failures)."""
+        raise NotImplementedError
+
+    def no_route(self, frame: Frame) -> None:
+        """Every token of a frame has ended before END (failures)."""
+        raise NotImplementedError
+
+    def request_slot(self, visit: Visit) -> None:
+        """Start a visit's body as soon as a slot is free (clockwork)."""
+        raise NotImplementedError
+
+    def free_slot(self, visit: Visit) -> None:
+        """Take a visit's slot back (clockwork)."""
+        raise NotImplementedError
+
+    def drop_timer(self, timer: int | None) -> None:
+        """Forget a timer (clockwork)."""
+        raise NotImplementedError
+
+    def drop_effects(self, visit: Visit) -> None:
+        """Settle the effects that an attempt left in flight (clockwork)."""
+        raise NotImplementedError
+
+    def wait_for_funds(self, visit: Visit, attempt: Callable[[bool], bool]) -> bool:
+        """Wait until something in flight settles, if that could help (clockwork)."""
+        raise NotImplementedError
+
+    def route(self, token: Token, out: Any, inbox: Inbox, path: Path, context: Any) -> Any:
+        """Evaluate the conditions of a statement (walk)."""
+        raise NotImplementedError
+
+    def follow(self, token: Token, out: Any, route: Any, inbox: Inbox, path: Path) -> None:
+        """Move a token on over the edges that were found (walk)."""
+        raise NotImplementedError
+
+    def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
+        """Let a node be blamed for a failure before any visit of it (visits)."""
+        raise NotImplementedError
+
+    def frame_overdue(self, frame: Frame, seconds: float) -> None:
+        """End a frame whose seconds are over (failures)."""
+        raise NotImplementedError
+
+    def turns_left(self, visit: Visit) -> bool:
+        """Tell whether a visit may have a further turn (visits)."""
+        raise NotImplementedError
+
+    def turn_limit(self, visit: Visit) -> Any:
+        """Return the failure of one turn too many (visits)."""
+        raise NotImplementedError
+
+    def call_overdue(self, frame: Frame) -> None:
+        """End a call that took too long (failures)."""
+        raise NotImplementedError
+
+    def combine(self, token: Token, base: Any, parts: Any, place: Any) -> Any:
+        """Apply the updates of several branches (walk)."""
+        raise NotImplementedError
+
+    def finish_run(self, output: Any, context: Any) -> None:
+        """End the run with its output (failures)."""
+        raise NotImplementedError
+
+    def account(self, frame: Frame) -> None:
+        """Add a closed frame's spending to the result's tables (failures)."""
+        raise NotImplementedError
+
+    def scope_closed(self, scope: Scope) -> None:
+        """Say that a scope has closed (walk)."""
+        raise NotImplementedError
+
+
+def failure_of(error: BaseException, code: str = "failed", limit: float | None = None) -> Failure:
+    """Return an exception as a fact."""
+    lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__[:-2])
+    try:
+        text = str(error)
+    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
+        text = f"(its text could not be made: {type(broken).__name__})"
+    return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
+
+
+def _left(snapshot: tuple[tuple[Amount | None, ...], ...] | None, frame: Frame, hops: int, handoffs: int) -> Left:
+    least: list[Amount | None] = [None] * 6
+    for meter in snapshot or ():
+        for dimension, amount in enumerate(meter):
+            seen = least[dimension]
+            if amount is not None and (seen is None or amount < seen):
+                least[dimension] = max(amount, type(amount)(0))
+    graph = frame.tables.graph
+    return Left(
+        budget_of(least),  # type: ignore[arg-type]  # None is no bound
+        frame.depth_left,
+        None if graph.max_hops is None else graph.max_hops - hops,
+        None if graph.max_handoffs is None else graph.max_handoffs - handoffs,
+    )
+
+
+def left_now(meter: Meter, frame: Frame, counters: Counters) -> Left:
+    """Return what remains at this moment, for `step.left`."""
+    return _left(meter.snapshot(), frame, counters.total, counters.handoffs)
+
+
+def group_of(token: Token) -> int:
+    """Return the number of the task group in which a token's bodies run."""
+    scope = token.scope
+    frame = token.frame
+    while scope is None:
+        owner = frame.owner
+        if owner is None:
+            return 0
+        scope, frame = owner.token.scope, owner.token.frame
+    return scope.number
+
+
+def impossible(what: str) -> InternalError:
+    """Return the error of a state that should never be reached."""
+    return InternalError(what)
+
+

@@ -1,0 +1,373 @@
+"""What goes wrong, and the end: failures on their way outward, bounds, cancellation, and how a run ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphflow.errors import NoRoute
+from graphflow.events import CancelRequested, Failure, RunEnded, RunStatus
+from graphflow.model.contract import Reason, Report
+from graphflow.model.ids import names, path_text
+from graphflow.model.state import Message
+from graphflow.runtime.commands import CancelBody, EndRun
+from graphflow.runtime.core import Core
+from graphflow.runtime.ledger import RETRIES, RUNS, Amount
+from graphflow.runtime.tables import Closing, Frame, Scope, Standing, Token, Trouble, Visit
+
+
+class Failures(Core):
+    """How failures, bounds and cancellation travel."""
+
+    # --- failures ---
+
+    def fail(self, token: Token, trouble: Trouble) -> None:
+        """Pass a failure outward from a token: to its scope, else to its frame."""
+        scope = token.scope
+        if scope is None:
+            self.fail_frame(token.frame, trouble)
+        elif scope.closing is not None:
+            return  # it is being cancelled already: the first failure counts
+        elif scope.fired:
+            self.drop(token)  # a loser: its failure is an event only
+            self.settle_scope(scope)
+        elif scope.out.failure == "collect":
+            self.partial = True
+            self.troubles.append(trouble.reason)
+            scope.failed[token.branch] = (str(getattr(token.at, "value", token.at)).strip("\0"), trouble)
+            self.drop(token)
+            self.settle_scope(scope)
+        else:
+            self._fail_fast(scope, token, trouble)
+
+    def _fail_fast(self, scope: Scope, token: Token, trouble: Trouble) -> None:
+        def closed() -> None:
+            self.scope_gone(scope)
+            self.fail(scope.token, trouble)
+
+        scope.failed[token.branch] = ("", trouble)
+        scope.live.pop(token.branch, None)
+        scope.closing = closing = Closing(closed)
+        self.cancel_scope(scope, closing)
+        self.proceed(closing)
+
+    def scope_gone(self, scope: Scope) -> None:
+        """Close a scope whose join will not run."""
+        scope.live.clear()
+        self.scope_closed(scope)
+        scope.token.inner = None
+
+    def fail_frame(self, frame: Frame, trouble: Trouble) -> None:
+        """Pass a failure outward from a frame, when what is left in it has been cancelled."""
+        if frame.closed:
+            return
+        self._empty(frame, lambda: self._failed(frame, trouble))
+
+    def _failed(self, frame: Frame, trouble: Trouble) -> None:
+        owner = frame.owner
+        if owner is None:
+            self.finish("failed", trouble.reason)
+        elif frame.is_node:
+            report = Report.failed(trouble.reason)
+            self.close_frame(frame, report)
+            self.call_done(owner, frame.call, report, counts=trouble.reason.code != "skipped")
+        else:
+            self.close_frame(frame)
+            owner.frame = None
+            self.attempt_failed(owner, trouble)
+
+    def no_route(self, frame: Frame) -> None:
+        """Fail a frame in which every token has ended before END."""
+        last = ", ".join(map(repr, self.last_nodes[-3:])) or "START"
+        name = frame.tables.graph.name
+        error = NoRoute(f"in {name!r} no token reached END: no edge held after {last}. Add a default= to that choose.")
+        self.fail_frame(frame, self.trouble("no_route", error, frame.path))
+
+    # --- bounds ---
+
+    def hit_bound(self, token: Token, reason: Reason) -> None:
+        """Stop a token at a bound: a failure of its branch in a fork, else the innermost escalation, report or end."""
+        if token.scope is not None:
+            self.fail(token, self.bound_trouble(reason))
+        else:
+            self._frame_bound(token.frame, reason)
+
+    def _frame_bound(self, frame: Frame, reason: Reason, *, overdue: bool = False) -> None:
+        if frame.closed:
+            return
+        can_escalate = not frame.is_node and not frame.escalated and not overdue
+        if can_escalate and frame.tables.escalate is not None:
+            self._empty(frame, lambda: self._escalate(frame, reason))
+        else:
+            self._empty(frame, lambda: self._bound_outward(frame, reason), open_=frame.owner is None)
+
+    def _escalate(self, frame: Frame, reason: Reason) -> None:
+        edge = frame.tables.escalate
+        token = frame.token
+        assert edge is not None and token is not None  # noqa: S101, PT018 - the caller looked
+        frame.escalated = True
+        frame.closing = None
+        if frame.set_aside:
+            frame.set_aside = False
+            frame.meter.release((1, 0, 0, 0, 0, 0), pending=False)
+        token.visit = token.inner = None
+        at = token.at if isinstance(token.at, str) else frame.tables.graph.name
+        self.move(token, edge, (Message(at, Report.failed(reason)),))
+
+    def _bound_outward(self, frame: Frame, reason: Reason) -> None:
+        owner = frame.owner
+        if owner is None:
+            self.finish("exhausted", reason)
+        elif frame.is_node:
+            report = Report.failed(reason)
+            self.close_frame(frame, report)
+            self.call_done(owner, frame.call, report)
+        else:
+            self.close_frame(frame)
+            owner.frame = None
+            token = owner.token
+            self.end_visit(owner, "failed", reason)
+            self.hit_bound(token, reason)
+
+    def frame_overdue(self, frame: Frame, seconds: float) -> None:
+        """End a nested graph whose seconds are over."""
+        frame.deadline = None
+        if not frame.closed:
+            reason = self.refuse(frame.path, "seconds", seconds, f"more time for {frame.tables.graph.name!r}")
+            self._frame_bound(frame, reason, overdue=True)
+
+    def run_overdue(self) -> None:
+        """End the run whose seconds are over; what ran can be entered again with more."""
+        root, seconds = self.root, self.deadline
+        self.deadline = float("inf")
+        if root is None or self.ended is not None or root.closing is not None:
+            return
+        reason = self.refuse((), "seconds", seconds, "more time for the run")
+        self._empty(root, lambda: self.finish("exhausted", reason), open_=True)
+
+    def call_overdue(self, frame: Frame) -> None:
+        """End a call that took longer than its edge's timeout."""
+        frame.timer = None
+        self.busy -= 1
+        if frame in self.timed_frames:
+            self.timed_frames.remove(frame)
+        if frame.closed:
+            return
+        owner = frame.owner
+        assert owner is not None  # noqa: S101 - a call has a caller
+        edge = frame.edge
+        target = edge.target if edge is not None else "?"
+        text = f"the call of {target!r} took longer than its timeout of {frame.limit:g} s"
+        reason = Reason(code="timeout", text=text, path=path_text(owner.path), error_type="NodeTimeout", limit=frame.limit)
+        failure = Failure("graphflow.errors.NodeTimeout", text, (), "timeout", frame.limit)
+        self._empty(frame, lambda: self._failed(frame, Trouble(reason, failure, timed_out=True)))
+
+    # --- cancellation ---
+
+    def _empty(self, frame: Frame, then: Any, *, open_: bool = False) -> None:
+        """Cancel what is left of a frame, then go on."""
+        closing = Closing(then, open=open_)
+        self.cancel_frame(frame, closing)
+        self.proceed(closing)
+
+    def proceed(self, closing: Closing) -> None:
+        """Go on if nothing is awaited any more."""
+        if closing.outstanding == 0:
+            visits, closing.visits = closing.visits, []
+            for visit in reversed(visits):
+                self._end_cancelled(visit, closing)
+            closing.then()
+
+    def _end_cancelled(self, visit: Visit, closing: Closing) -> None:
+        if closing.open:
+            visit.standing = Standing.ENDED
+        elif visit.started:
+            self.end_visit(visit, "cancelled")
+        else:
+            visit.standing = Standing.ENDED
+            self.visits.pop(visit.path, None)
+            visit.token.visit = None
+
+    def body_gone(self, visit: Visit) -> None:
+        """Note that a body that was being cancelled has ended."""
+        closing = visit.closing
+        assert closing is not None  # noqa: S101 - the caller looked
+        visit.closing = None
+        self._end_cancelled(visit, closing)
+        closing.outstanding -= 1
+        self.proceed(closing)
+
+    def cancel_frame(self, frame: Frame, closing: Closing) -> None:
+        """Cancel every token and every late scope of a frame."""
+        under_way, frame.closing = frame.closing, closing
+        if under_way is not None and under_way is not closing and under_way.outstanding:
+            self._wait_for(under_way, closing)
+            return
+        for scope in list(frame.detached):
+            self._cancel_late(scope, closing)
+        frame.detached.clear()
+        frame.ending = None
+        if frame.token is not None:
+            self._cancel_token(frame.token, closing)
+
+    def _cancel_late(self, scope: Scope, closing: Closing) -> None:
+        self.cancel_scope(scope, closing)
+        then = closing.then
+
+        def closed() -> None:
+            scope.live.clear()
+            self.scope_closed(scope)
+            then()
+
+        closing.then = closed
+
+    def cancel_scope(self, scope: Scope, closing: Closing) -> None:
+        """Cancel every live branch of a scope, and the late scopes inside it."""
+        under_way, scope.closing = scope.closing, closing
+        if under_way is not None and under_way is not closing and under_way.outstanding:
+            self._wait_for(under_way, closing)
+            return
+        for late in [found for found in scope.token.frame.detached if _inside(found, scope)]:
+            scope.token.frame.detached.remove(late)
+            self._cancel_late(late, closing)
+        for token in list(scope.live.values()):
+            self._cancel_token(token, closing)
+
+    def _wait_for(self, inner: Closing, outer: Closing) -> None:
+        """Let a wider cancellation wait for one that is under way; what would have followed that one is void."""
+
+        def joined() -> None:
+            outer.outstanding -= 1
+            self.proceed(outer)
+
+        outer.outstanding += 1
+        inner.then = joined
+
+    def _cancel_token(self, token: Token, closing: Closing) -> None:
+        inner = token.inner
+        if inner is not None:
+            self._cancel_inner(inner, closing)
+            return
+        visit = token.visit
+        if visit is None or visit.standing is Standing.ENDED:
+            return
+        match visit.standing:
+            case Standing.RUNNING:
+                self._cancel_body(visit, closing)
+                return
+            case Standing.ASKED | Standing.QUEUED:
+                self.busy -= 1
+            case Standing.SUSPENDED:
+                for state in visit.batch:
+                    if state.frame is not None and not state.done:
+                        self._cancel_child(state.frame, closing)
+            case Standing.NESTED if visit.frame is not None:
+                self._cancel_child(visit.frame, closing)
+            case Standing.PAUSED:
+                self.questions.pop(visit.question, None)
+        closing.visits.append(visit)
+
+    def _cancel_child(self, frame: Frame, closing: Closing) -> None:
+        self.cancel_frame(frame, closing)
+        then = closing.then
+
+        def closed() -> None:
+            self.close_frame(frame)
+            then()
+
+        closing.then = closed
+
+    def _cancel_inner(self, scope: Scope, closing: Closing) -> None:
+        self.cancel_scope(scope, closing)
+        then = closing.then
+
+        def closed() -> None:
+            self.scope_gone(scope)
+            then()
+
+        closing.then = closed
+
+    def _cancel_body(self, visit: Visit, closing: Closing) -> None:
+        if visit.closing is None:
+            visit.closing = closing
+            closing.outstanding += 1
+            self.commands.append(CancelBody(visit.path))
+
+    def cancel_requested(self, fact: CancelRequested) -> None:
+        """Cancel the whole run."""
+        root = self.root
+        if root is None or (self.ended is not None and self.ended.status != "waiting"):
+            return
+        self.ended = None
+        reason = Reason(code="cancelled", text=f"cancelled by {fact.by}")
+        self.finish_when_empty(root, reason)
+
+    def finish_when_empty(self, root: Frame, reason: Reason) -> None:
+        """Cancel everything, then end as cancelled."""
+        under_way = root.closing
+        if under_way is not None and under_way.outstanding:
+            under_way.then = lambda: self.finish("cancelled", reason)
+            under_way.open = False
+        else:
+            self._empty(root, lambda: self.finish("cancelled", reason))
+
+    # --- the end ---
+
+    def finish_run(self, output: Any, context: Any) -> None:
+        """End a run that has reached END."""
+        root = self.root
+        assert root is not None and root.token is not None  # noqa: S101, PT018 - it has run
+        root.token.context = context
+        self.output = output
+        self.finish("partial" if self.partial else "completed", None)
+
+    def finish(self, status: RunStatus, reason: Reason | None) -> None:
+        """End the run."""
+        if self.ended is not None and self.ended.status != "waiting":
+            return
+        root = self.root
+        if root is not None and not root.closed:
+            if root.set_aside:
+                root.set_aside = False
+                root.meter.release((1, 0, 0, 0, 0, 0), pending=False)
+            if status != "exhausted":
+                root.closed = True
+            self.account(root)
+        self.ended = RunEnded(status, reason)
+        self.decisions.append(self.ended)
+        self.commands.append(EndRun())
+
+    def account(self, frame: Frame) -> None:
+        """Add a frame's spending to the tables by node and by edge."""
+        total: list[Amount] = list(frame.spent or _nothing())
+        where = names(frame.path)
+        for key, count in frame.visits.items():
+            name, retries = (key, False) if isinstance(key, str) else (key[0], key[1] == "retries")
+            spent = self.spent_by_node.setdefault("/".join((*where, name)), _nothing())
+            spent[RUNS] += count
+            total[RUNS] += count
+            if retries:
+                spent[RETRIES] += count
+                total[RETRIES] += count
+        frame.visits = dict.fromkeys(frame.visits, 0) if frame.owner is None else frame.visits
+        if frame.owner is not None:
+            outer = frame.owner.token.frame
+            outer.spent = _sum(outer.spent, total)
+            if frame.edge is not None:
+                edge = "/".join((*names(outer.path), str(frame.edge)))
+                self.spent_by_edge[edge] = _sum(self.spent_by_edge.get(edge), total)
+
+
+def _nothing() -> list[Amount]:
+    return [0, 0, 0, 0, 0, 0]
+
+
+def _sum(one: list[Amount] | None, other: list[Amount]) -> list[Amount]:
+    return [a + b for a, b in zip(one or _nothing(), other, strict=True)]
+
+
+def _inside(scope: Scope, around: Scope) -> bool:
+    """Tell whether a scope was opened inside another."""
+    outer = scope.outer
+    while outer is not None and outer is not around:
+        outer = outer.outer
+    return outer is around

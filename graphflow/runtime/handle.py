@@ -1,0 +1,391 @@
+"""The entry points: `run`, `run_sync`, and `start`, which gives a handle on a running graph."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+import anyio
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import Self
+
+from graphflow.errors import InternalError, UsageError
+from graphflow.events import AnswerGiven, CancelRequested, Clock, Event, Fact, Journal, Record, RunStarted
+from graphflow.graphs.checks import require_runnable
+from graphflow.graphs.graph import Graph
+from graphflow.model.budget import ADDITIVE, Budget
+from graphflow.model.context import Context
+from graphflow.model.contract import Report
+from graphflow.model.frozen import FrozenDict, Json
+from graphflow.model.ids import new_run_id, parse_path, path_text
+from graphflow.model.outcome import NOTHING
+from graphflow.runtime.clock import RealClock
+from graphflow.runtime.ledger import budget_of
+from graphflow.runtime.result import Question, Result, Spending
+from graphflow.runtime.runner import Before, Listener, Runner
+from graphflow.runtime.tables import Standing
+
+C = TypeVar("C", bound=Context)
+
+
+class Run(Generic[C]):
+    """A handle on a run: iterate over its events, await its result, answer its questions, cancel it.
+
+    Made by `start`. It may be entered, iterated, awaited and left in different tasks.
+
+    Attributes:
+        run_id: the run's id.
+    """
+
+    def __init__(self, graph: Graph[C], first: RunStarted, runner: Runner, host: _Host) -> None:
+        """Take the parts; `start` makes them."""
+        self.run_id = first.run
+        self._graph, self._runner, self._host = graph, runner, host
+        self._first: Fact | None = first
+        self._session: anyio.Event | None = None
+        self._stray: list[Fact] = []
+
+    # --- as a context manager ---
+
+    async def __aenter__(self) -> Self:
+        """Begin to run."""
+        first, self._first = self._first, None
+        if first is None:
+            msg = f"the run {self.run_id!r} has been entered already: call start() again for another run."
+            raise UsageError(msg)
+        self._begin(first)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Cancel what still runs, and wait until no task of the run is left."""
+        if self._session is not None and not self._session.is_set():
+            self.cancel("its caller" if error is not None else "leaving the run")
+        with anyio.CancelScope(shield=True):
+            await self._quiet()
+
+    def _begin(self, fact: Fact) -> None:
+        self._session = session = anyio.Event()
+        self._host(lambda: self._run_session(session, fact))
+
+    async def _run_session(self, session: anyio.Event, fact: Fact) -> None:
+        """Run one session; nothing that happens in it leaves it but through `result()`."""
+        try:
+            await self._runner.session(fact)
+        except BaseException as error:
+            if isinstance(error, Exception):  # a bug of ours: bodies never raise here
+                self._runner.crash = self._runner.crash or error
+            else:
+                raise
+        finally:
+            session.set()
+
+    async def _quiet(self) -> None:
+        while self._session is not None and not self._session.is_set():
+            await self._session.wait()
+
+    # --- events ---
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Iterate over the events, each once, from the first; ends when the run has ended or waits for people."""
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[Event]:
+        records = self._runner.records
+        assert records is not None  # noqa: S101 - `start` keeps them
+        while True:
+            while records:
+                entry = records.popleft()
+                for event in entry.events(self.run_id) if isinstance(entry, Record) else (entry,):
+                    yield event
+            if self._session is None or self._session.is_set():
+                return
+            await self._runner.news().wait()
+
+    # --- the result ---
+
+    async def result(self) -> Result[C]:
+        """Wait until the run has ended, or waits for people alone, and return its result.
+
+        Raises:
+            Exception: the very object that a node's body raised, if it ended the run; its notes name the path.
+            KeyboardInterrupt, SystemExit: as a body raised them.
+            InternalError: a bug of ours.
+        """
+        await self._quiet()
+        crash = self._runner.crash
+        if crash is not None:
+            raise crash
+        result = self.outcome
+        reason = result.reason
+        if result.status == "failed" and reason is not None:
+            raised = self._runner.errors.get(parse_path(reason.path))
+            if raised is not None and f"{type(raised).__name__}" == reason.error_type:
+                note = f"raised by the node {reason.path!r} of the graph {self._graph.name!r} in run {self.run_id}"
+                if note not in getattr(raised, "__notes__", ()):
+                    raised.add_note(note)
+                raise raised
+        return result
+
+    @property
+    def outcome(self) -> Result[C]:
+        """How the run ended or stands, whatever `result()` would raise.
+
+        Raises:
+            UsageError: if it still runs.
+        """
+        fold = self._runner.fold
+        ended = fold.ended
+        if ended is None:
+            if self._runner.crash is not None:
+                raise InternalError(str(self._runner.crash)) from self._runner.crash
+            msg = f"the run {self.run_id!r} still runs: await run.result() first."
+            raise UsageError(msg)
+        output = None if fold.output is NOTHING else fold.output
+        report = output if isinstance(output, Report) else None
+        if report is None and ended.status == "failed" and ended.reason is not None:
+            report = Report.failed(ended.reason)
+        return Result(
+            ended.status, ended.reason, output, fold.context, report, self.questions, tuple(fold.troubles),
+            self.spent, self.run_id,
+        )  # fmt: skip
+
+    @property
+    def spent(self) -> Spending:
+        """What the run has spent so far; the tables by node and edge are complete when it has ended."""
+        fold = self._runner.fold
+        root = fold.root
+        total = Budget() if root is None else budget_of(root.meter.spent)
+        return Spending(total, _table(fold.spent_by_node), _table(fold.spent_by_edge))
+
+    # --- people ---
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """What the run asks now, in order of their ids."""
+        return tuple(
+            Question(visit.question, path_text(visit.path), visit.asked, visit.schema)
+            for _, visit in sorted(self._runner.fold.questions.items())
+            if visit.standing is Standing.PAUSED
+        )
+
+    def answer(self, question: str, value: Any) -> None:
+        """Answer a question; a run that waited goes on.
+
+        Args:
+            question: the question's id.
+            value: the answer; it is validated by the question's schema.
+
+        Raises:
+            UsageError: if there is no such question.
+            ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
+        """
+        visit = self._runner.fold.questions.get(question)
+        if visit is None or self._session is None:
+            known = ", ".join(repr(found.id) for found in self.questions) or "none"
+            msg = f"the run {self.run_id!r} has no open question {question!r}; open are: {known}."
+            raise UsageError(msg)
+        schema = Json if visit.schema is None else visit.schema
+        try:
+            checked = TypeAdapter(schema).validate_python(value)
+        except ValidationError:
+            raise
+        fact = AnswerGiven(question, checked)
+        if self._session.is_set():
+            self._begin(fact)
+        else:
+            self._runner.record_soon(fact)
+
+    def cancel(self, by: str = "its caller") -> None:
+        """Cancel the run; `await run.result()` tells when it is over."""
+        if self._session is None:
+            return
+        fact = CancelRequested(by)
+        if not self._session.is_set():
+            self._runner.record_soon(fact)
+        elif self._runner.fold.ended is not None and self._runner.fold.ended.status == "waiting":
+            self._begin(fact)
+
+    def __repr__(self) -> str:
+        """Show graph and id."""
+        return f"<Run {self.run_id!r} of {self._graph.name!r}>"
+
+
+def _table(spent: Mapping[str, Any]) -> FrozenDict[str, Budget]:
+    return FrozenDict({name: budget_of(amounts) for name, amounts in sorted(spent.items())})
+
+
+_Host = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+def _host() -> _Host:
+    """Return what starts a task that belongs to no other task, so that a run can be left from anywhere."""
+    trio = sys.modules.get("trio")  # a run on trio has imported it already
+    if trio is not None and trio.lowlevel.in_trio_run():
+
+        def spawn(fn: Callable[[], Awaitable[None]]) -> None:
+            trio.lowlevel.spawn_system_task(fn, context=copy_context())
+
+        return spawn
+    tasks: set[asyncio.Task[None]] = set()
+
+    def create(fn: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            await fn()
+
+        task = asyncio.get_running_loop().create_task(main())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    return create
+
+
+def start(  # noqa: PLR0913 - the parts of a run
+    graph: Graph[C],
+    context: C,
+    *,
+    budget: Budget | None = None,
+    max_parallel: int | None = None,
+    resources: Sequence[object] = (),
+    before: Before | None = None,
+    listeners: Sequence[Listener] = (),
+    journal: Journal | None = None,
+    clock: Clock | None = None,
+    run_id: str | None = None,
+) -> _Starting[C]:
+    """Start a run and give a handle on it: `async with start(graph, context) as run`.
+
+    Leaving early cancels the run and waits for its end. The arguments are those of `run`.
+    """
+    if max_parallel is not None and (isinstance(max_parallel, bool) or max_parallel < 1):
+        msg = f"max_parallel={max_parallel!r}: at least 1, or None for no limit."
+        raise UsageError(msg)
+    if not isinstance(graph, Graph):
+        msg = f"run({graph!r}): a Graph is needed."
+        raise UsageError(msg)
+    if not isinstance(context, graph.context):
+        msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
+        raise UsageError(msg)
+    require_runnable(graph)
+    first = RunStarted(
+        run_id or new_run_id(), graph.name, "", context, _merged(graph.budget, budget), max_parallel,
+        before is not None, time.time(),
+    )  # fmt: skip
+
+    def make(*, keep: bool) -> Run[C]:
+        runner = Runner(
+            graph, first.run, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
+            resources=resources, keep=keep,
+        )  # fmt: skip
+        return Run(graph, first, runner, _host())
+
+    return _Starting(make)
+
+
+class _Starting(Generic[C]):
+    """What `start` returns: a context manager that makes the run when it is entered."""
+
+    def __init__(self, make: Callable[..., Run[C]]) -> None:
+        self._make = make
+        self._run: Run[C] | None = None
+        self.keep = True
+
+    async def __aenter__(self) -> Run[C]:
+        if self._run is not None:
+            msg = "this start() has been entered already: call start() again for another run."
+            raise UsageError(msg)
+        self._run = self._make(keep=self.keep)
+        return await self._run.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._run is not None:
+            await self._run.__aexit__(kind, error, trace)
+
+
+async def run(  # noqa: PLR0913 - the parts of a run
+    graph: Graph[C],
+    context: C,
+    *,
+    budget: Budget | None = None,
+    max_parallel: int | None = None,
+    resources: Sequence[object] = (),
+    before: Before | None = None,
+    listeners: Sequence[Listener] = (),
+    journal: Journal | None = None,
+    clock: Clock | None = None,
+    run_id: str | None = None,
+) -> Result[C]:
+    """Run a graph to its end.
+
+    Args:
+        graph: what to run.
+        context: what its nodes see first; it is never changed.
+        budget: replaces the dimensions that it names of the graph's own budget.
+        max_parallel: how many bodies may run at once, or None for no limit.
+        resources: clients and pools, found by `step.resource(kind)` and never stored.
+        before: asked before each visit, with the state; returns None or `Skip(reason)`; may be async.
+        listeners: called with each event; one that raises hears nothing more.
+        journal: where the records are kept, or None to keep them nowhere.
+        clock: where time comes from; tests use `ManualClock`.
+        run_id: the run's id; a new one by default.
+
+    Returns:
+        The result. Failures that the library finds, bounds and questions are results too.
+
+    Raises:
+        GraphProblems: before the start, if the graph has errors; nothing has run then.
+        UsageError: before the start, if an argument makes no sense.
+        Exception: the very object that a node's body raised, if it ended the run.
+        InternalError: a bug of ours.
+    """
+    starting = start(
+        graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
+        listeners=listeners, journal=journal, clock=clock, run_id=run_id,
+    )  # fmt: skip
+    starting.keep = False
+    async with starting as running:
+        return await running.result()
+
+
+def run_sync(  # noqa: PLR0913 - the parts of a run
+    graph: Graph[C],
+    context: C,
+    *,
+    backend: str = "asyncio",
+    budget: Budget | None = None,
+    max_parallel: int | None = None,
+    resources: Sequence[object] = (),
+    before: Before | None = None,
+    listeners: Sequence[Listener] = (),
+    journal: Journal | None = None,
+    clock: Clock | None = None,
+    run_id: str | None = None,
+) -> Result[C]:
+    """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`."""
+
+    async def main() -> Result[C]:
+        return await run(
+            graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
+            listeners=listeners, journal=journal, clock=clock, run_id=run_id,
+        )  # fmt: skip
+
+    return anyio.run(main, backend=backend)
+
+
+def _merged(own: Budget | None, given: Budget | None) -> Budget:
+    """Return the root's budget: the given dimensions in place of the graph's own."""
+    chosen: dict[str, Any] = {}
+    for name in (*ADDITIVE, "seconds"):
+        replaced = getattr(given, name) if given is not None else None
+        chosen[name] = replaced if replaced is not None else getattr(own, name, None)
+    return Budget(**chosen)
+
+

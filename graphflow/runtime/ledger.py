@@ -1,0 +1,149 @@
+"""The ledger: who may still spend what.
+
+A *meter* counts spending under a grant. The root's meter and a split child's meter are *accounts*: what a split child
+spends stands in its parent's `reserved` as one grant and settles when it closes. Every other meter is a *cap*: what is
+spent under it is spent on the meter above it too. For each meter, at every moment::
+
+    granted == spent + reserved + free
+
+Counts are spent at once. Only tokens and money of effects in flight, the grants of split children and what is set aside
+for an escalation stand as reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Final, TypeAlias
+
+from graphflow.model.budget import ADDITIVE, Budget
+from graphflow.model.ids import Path
+
+Amount: TypeAlias = int | Decimal
+Amounts: TypeAlias = tuple[Amount, ...]
+
+RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
+_ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
+
+
+class Meter:
+    """A grant and what became of it, one number for each additive dimension of `Budget`.
+
+    Attributes:
+        path: whose it is.
+        parent: the meter above, or None at the root.
+        split: whether this is an account of its own rather than a cap.
+        granted: the bound of each dimension, None for no bound.
+        spent: what was used.
+        reserved: what may still be used by what was promised.
+        pending: the part of `reserved` that effects in flight and split children hold: it can come back.
+    """
+
+    __slots__ = ("bounded", "granted", "parent", "path", "pending", "reserved", "spent", "split")
+
+    def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
+        """Open a meter under a budget."""
+        self.path, self.parent, self.split = path, parent, split
+        self.granted: list[Amount | None] = [getattr(budget, name) for name in ADDITIVE]
+        self.bounded = any(amount is not None for amount in self.granted)
+        self.spent = list(_ZERO)
+        self.reserved = list(_ZERO)
+        self.pending = list(_ZERO)
+
+    def free(self, dimension: int) -> Amount | None:
+        """Return what is left of one dimension, None for no bound."""
+        granted = self.granted[dimension]
+        return None if granted is None else granted - self.spent[dimension] - self.reserved[dimension]
+
+    def chain(self) -> Iterator[Meter]:
+        """Yield the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
+        meter: Meter | None = self
+        while meter is not None:
+            yield meter
+            meter = None if meter.split else meter.parent
+
+    def snapshot(self) -> tuple[tuple[Amount | None, ...], ...]:
+        """Return what is free on every meter that counts, for `state.left`."""
+        return tuple(tuple(map(meter.free, range(6))) for meter in self.chain() if meter.bounded)
+
+    def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
+        """Return the first meter and dimension that cannot grant this, or None."""
+        for meter in self.chain():
+            if meter.bounded:
+                for dimension, amount in enumerate(wanted):
+                    free = meter.free(dimension)
+                    if amount and free is not None and amount > free:
+                        return meter, dimension
+        return None
+
+    def refusing_run(self) -> Meter | None:
+        """Spend one node run; return the meter that refuses it instead, with nothing spent."""
+        meter: Meter | None = self
+        while meter is not None:
+            granted = meter.granted[RUNS]
+            if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
+                return meter
+            meter = None if meter.split else meter.parent
+        meter = self
+        while meter is not None:
+            meter.spent[RUNS] += 1
+            meter = None if meter.split else meter.parent
+        return None
+
+    def spend(self, amounts: Amounts) -> None:
+        """Count amounts as used."""
+        for meter in self.chain():
+            for dimension, amount in enumerate(amounts):
+                meter.spent[dimension] += amount
+
+    def reserve(self, amounts: Amounts, *, pending: bool) -> None:
+        """Promise amounts; pending ones can come back while others wait for them."""
+        for meter in self.chain():
+            for dimension, amount in enumerate(amounts):
+                meter.reserved[dimension] += amount
+                if pending:
+                    meter.pending[dimension] += amount
+
+    def release(self, amounts: Amounts, *, pending: bool) -> None:
+        """Take a promise back."""
+        self.reserve(tuple(-amount for amount in amounts), pending=pending)
+
+    def open_split(self, path: Path, grant: Budget) -> Meter:
+        """Split an account off for a child; its grant stands here as reserved until `close_split`."""
+        self.reserve(amounts_of(grant), pending=True)
+        return Meter(path, grant, self, split=True)
+
+    def close_split(self, grant: Budget) -> None:
+        """Settle this split account with its parent: what it spent is spent there, the rest is free again."""
+        assert self.parent is not None  # noqa: S101 - split accounts have a parent by construction
+        self.parent.release(amounts_of(grant), pending=True)
+        self.parent.spend(tuple(self.spent))
+
+    def share(self, part: float | tuple[int, int]) -> Budget:
+        """Return a part of what is free: a fraction of it, or the share `(index, parts)` of an equal split."""
+        free = Budget(**{name: self._least_free(dimension) for dimension, name in enumerate(ADDITIVE)})  # type: ignore[arg-type]  # by name
+        if isinstance(part, tuple):
+            return free.split(part[1])[part[0]]
+        fraction = Decimal(str(part))
+        taken: dict[str, int | None] = {}
+        for name in ADDITIVE[:-1]:
+            amount = getattr(free, name)
+            taken[name] = None if amount is None else int(amount * fraction)
+        usd = None if free.usd is None else free.usd * fraction
+        return Budget(**taken, usd=usd)
+
+    def _least_free(self, dimension: int) -> Amount | None:
+        amounts = [free for meter in self.chain() if (free := meter.free(dimension)) is not None]
+        return max(min(amounts), type(amounts[0])(0)) if amounts else None
+
+
+def amounts_of(budget: Budget | None) -> Amounts:
+    """Return a budget as amounts, nothing for a dimension that it does not name."""
+    if budget is None:
+        return tuple(_ZERO)
+    return tuple(getattr(budget, name) or zero for name, zero in zip(ADDITIVE, _ZERO, strict=True))
+
+
+def budget_of(amounts: list[Amount] | Amounts) -> Budget:
+    """Return amounts as a budget."""
+    return Budget(**dict(zip(ADDITIVE, amounts, strict=True)))  # type: ignore[arg-type]  # by name

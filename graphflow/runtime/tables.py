@@ -1,0 +1,213 @@
+"""The private tables of the fold. They are changed in place, by the fold alone; nobody else holds them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from graphflow.events import EdgeName, Failure
+from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
+from graphflow.model.budget import Budget
+from graphflow.model.context import Context, ContextRules
+from graphflow.model.contract import Reason
+from graphflow.model.ids import Path
+from graphflow.model.outcome import Call
+from graphflow.model.state import Message
+from graphflow.runtime.ledger import Meter
+
+Inbox = tuple[Message, ...]
+
+
+class Written(NamedTuple):
+    """A validated update and who wrote it."""
+
+    fields: dict[str, Any]
+    writer: Path
+
+
+class Trouble(NamedTuple):
+    """A failure on its way outward.
+
+    Attributes:
+        reason: what is reported.
+        failure: the exception as a fact, for `on_error`.
+        timed_out: whether the visit ends as timed out.
+    """
+
+    reason: Reason
+    failure: Failure
+    timed_out: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Counters:
+    """What bounds are counted on: one for each activation of a graph and for each lane of a map."""
+
+    hops: dict[Edge, int] = field(default_factory=dict)
+    visits: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+    handoffs: int = 0
+    trail: list[str] = field(default_factory=list)  # who handed over to whom, for the reason of a bound
+
+
+class Standing(enum.Enum):
+    """Where a visit is in its life."""
+
+    ASKED = "waits for the hook"
+    UNFUNDED = "waits for a node run"
+    QUEUED = "waits for a slot"
+    RUNNING = "its body runs"
+    SUSPENDED = "waits for reports"
+    NESTED = "a graph inside it runs"
+    PAUSED = "waits for a person"
+    ENDED = "has ended"
+
+
+@dataclass(slots=True, eq=False)
+class Domain:
+    """Where tokens may merge: a fork's branches together, or one lane of a map.
+
+    Attributes:
+        region: the region of the fork or map.
+        reach: for each waiting place, how many tokens that do not wait there can still reach it.
+        waiting: the tokens that wait, by place.
+    """
+
+    region: Region
+    reach: dict[str, int] = field(default_factory=dict)
+    waiting: dict[str, list[Token]] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A delegation, a nested graph's activation, or the root."""
+
+    path: Path
+    tables: Compiled
+    rules: ContextRules
+    meter: Meter
+    depth: int
+    depth_left: int | None
+    counters: Counters
+    edge: EdgeName | None = None
+    owner: Visit | None = None
+    call: int = -1  # the position in the owner's batch; -1 for a nested graph and the root
+    is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
+    grant: Budget | None = None  # of a split account
+    visits: dict[Any, int] = field(default_factory=dict)
+    token: Token | None = None
+    detached: list[Scope] = field(default_factory=list)  # scopes whose join has run while losers go on
+    ending: Callable[[], None] | None = None
+    escalated: bool = False
+    closing: Closing | None = None
+    set_aside: bool = False
+    closed: bool = False
+    spent: list[Any] | None = None  # what its effects and those of its frames used, for the result
+    retries: int = 0
+    limit: float | None = None  # the call's `timeout=`
+    timer: int | None = None
+    due: float = 0.0  # when the timer fires
+    left: float | None = None  # what is left of the timeout while the frame only waits for answers
+    deadline: int | None = None  # the timer of its graph's `Budget(seconds=)`
+
+
+@dataclass(slots=True, eq=False)
+class Token:
+    """Control: where it stands, and what it has done since its fork."""
+
+    frame: Frame
+    scope: Scope | None
+    domain: Domain | None
+    counters: Counters
+    lanes: tuple[int, ...]
+    branch: int
+    at: Key
+    context: Any
+    updates: list[Written] | None
+    edge: Edge | None = None
+    inbox: Inbox = ()
+    visit: Visit | None = None
+    inner: Scope | None = None  # the scope that this token waits for
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The branches of a fork, or the lanes of a map, until they meet."""
+
+    number: int
+    path: Path
+    token: Token
+    out: ForkOut | MapOut
+    base: Context
+    declared: int
+    live: dict[int, Token] = field(default_factory=dict)
+    arrived: dict[int, Token] = field(default_factory=dict)
+    failed: dict[int, tuple[str, Trouble]] = field(default_factory=dict)
+    fired: bool = False
+    closing: Closing | None = None
+    timer: int | None = None
+    outer: Scope | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CallState:
+    """One call of a batch."""
+
+    call: Call
+    edge: Edge | None
+    needs: tuple[int, ...] = ()
+    frame: Frame | None = None
+    report: Any = None
+    updates: list[Written] = field(default_factory=list)
+    done: bool = False
+    started: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Visit:
+    """One entry of a node."""
+
+    token: Token
+    station: Station
+    path: Path
+    edge: Edge
+    inbox: Inbox
+    turn: int = 0
+    attempt: int = 0
+    answers: int = 0
+    standing: Standing = Standing.QUEUED
+    started: bool = False
+    at: float = 0.0
+    deadline: float | None = None
+    timer: int | None = None
+    timed_out: bool = False
+    closing: Closing | None = None
+    batch: tuple[CallState, ...] = ()
+    frame: Frame | None = None
+    inner_visits: dict[Any, int] | None = None  # kept over a nested graph's attempts, so that paths stay unique
+    slot: bool = False  # whether it holds one of the run's slots
+    question: str = ""
+    asked: str = ""
+    schema: Any = None
+    effects: int = 0
+    flying: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # effects in flight: what each has reserved
+    used: list[Any] | None = None  # of `costs=`, this attempt
+
+
+@dataclass(slots=True, eq=False)
+class Closing:
+    """A part of the run that is being cancelled: what is awaited, and what follows.
+
+    Attributes:
+        then: what follows when the last body has ended.
+        outstanding: how many bodies are awaited.
+        visits: suspended visits, ended inside-out when nothing is awaited any more.
+        open: whether visits stay open, for a resume.
+    """
+
+    then: Callable[[], None]
+    outstanding: int = 0
+    visits: list[Visit] = field(default_factory=list)
+    open: bool = False

@@ -1,0 +1,475 @@
+"""A visit's life: it starts, its body returns, it suspends and is entered again, fails, is retried, ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphflow.errors import (
+    ContractError,
+    NodeTimeout,
+    ReportedFailure,
+    StrayCancellation,
+    TurnLimit,
+    UnknownTarget,
+)
+from graphflow.events import (
+    HookAnswered,
+    NodeEnded,
+    NodeReentered,
+    NodeRetried,
+    NodeReturned,
+    NodeSkipped,
+    NodeStarted,
+    Paused,
+    VisitStatus,
+)
+from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, MapOut, NextOut
+from graphflow.model.contract import Reason, Report
+from graphflow.model.ids import Path, Segment, path_text
+from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
+from graphflow.model.state import Message
+from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.human import Human
+from graphflow.nodes.join import Join
+from graphflow.runtime.commands import AskHook
+from graphflow.runtime.core import Core, group_of
+from graphflow.runtime.ledger import RETRIES, RUNS, Meter
+from graphflow.runtime.tables import Inbox, Standing, Token, Trouble, Visit, Written
+
+BOUNDS = frozenset(
+    {
+        "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "costs", "node_runs", "model_calls",
+        "tool_calls", "retries", "tokens", "usd", "seconds",
+    }
+)  # fmt: skip
+"""The reason codes that are bounds."""
+
+_ONE_RUN = (1, 0, 0, 0, 0, 0)
+
+
+class Visits(Core):
+    """What happens to one entry of a node."""
+
+    # --- starting ---
+
+    def enter_visit(self, token: Token, name: str, edge: Edge, inbox: Inbox) -> None:
+        """Begin a visit: count it, ask the hook, pay a node run."""
+        frame = token.frame
+        station = frame.tables.stations[name]
+        limit = station.node.max_visits
+        if limit is not None:
+            seen = token.counters.visits.get(name, 0)
+            if seen >= limit:
+                token.at = name
+                self.hit_bound(token, self.refuse(frame.path, "max_visits", limit, f"a further visit of {name!r}"))
+                return
+            token.counters.visits[name] = seen + 1
+        lanes = token.lanes
+        key = (name, lanes) if lanes else name
+        number = frame.visits.get(key, 0) + 1
+        frame.visits[key] = number
+        call = None
+        if frame.is_node:
+            owner = frame.owner
+            assert owner is not None  # noqa: S101 - a callee node has a caller
+            call = (owner.turn, frame.call)
+        path = (*frame.path, Segment(name, number, lanes, call))
+        visit = Visit(token, station, path, edge, inbox)
+        token.visit = visit
+        token.inbox = inbox
+        self.visits[path] = visit
+        if self.hooked:
+            visit.standing = Standing.ASKED
+            self.busy += 1
+            self.commands.append(AskHook(path, self.state(token, inbox, path), group_of(token)))
+            return
+        self._pay_and_start(visit)
+
+    def hook_answered(self, fact: HookAnswered) -> None:
+        """Start the visit that the hook allowed, or go on without it."""
+        visit = self.visits.get(fact.path)
+        if visit is None or visit.standing is not Standing.ASKED:
+            return  # it was cancelled meanwhile
+        self.busy -= 1
+        if fact.failure is not None:
+            reason = Reason(
+                code="failed", text=f"the before= hook raised: {fact.failure.text}", path=path_text(visit.path),
+                error_type=fact.failure.error_type,
+            )  # fmt: skip
+            self._forget(visit)
+            self.fail(visit.token, Trouble(reason, fact.failure))
+        elif fact.skip is None:
+            self._pay_and_start(visit)
+        else:
+            reason = Reason(code="skipped", text=fact.skip, path=path_text(visit.path))
+            self.decisions.append(NodeSkipped(visit.path, reason))
+            self._forget(visit)
+            token = visit.token
+            if token.frame.is_node:
+                self.finish_node_frame(token, Report.failed(reason))
+            else:
+                self.leave(token, visit.station.out, visit.station.name, ())
+
+    def _pay_and_start(self, visit: Visit) -> None:
+        refusing = visit.token.frame.meter.refusing_run()
+        if refusing is None:
+            self._start(visit)
+        elif self.wait_for_funds(visit, lambda last: self._paid_and_started(visit, last=last)):
+            visit.standing = Standing.UNFUNDED
+        else:
+            self._cannot_pay(visit, refusing)
+
+    def _paid_and_started(self, visit: Visit, *, last: bool) -> bool:
+        if visit.standing is not Standing.UNFUNDED:
+            return True  # it was cancelled: nothing to wait for
+        refusing = visit.token.frame.meter.refusing_run()
+        if refusing is None:
+            self._start(visit)
+        elif last:
+            self._cannot_pay(visit, refusing)
+        return refusing is None or last
+
+    def _cannot_pay(self, visit: Visit, refusing: Meter) -> None:
+        limit = refusing.granted[RUNS]
+        assert limit is not None  # noqa: S101 - it refused
+        reason = self.refuse(visit.path, "node_runs", float(limit), f"a run of {visit.station.name!r}")
+        self._forget(visit)
+        visit.token.at = visit.station.name
+        self.hit_bound(visit.token, reason)
+
+    def _start(self, visit: Visit) -> None:
+        visit.started = True
+        self.decisions.append(NodeStarted(visit.path, visit.edge.name))
+        self._begin(visit)
+
+    def _begin(self, visit: Visit) -> None:
+        """Do what this kind of node does when an attempt begins."""
+        node = visit.station.node
+        if type(node) is FunctionNode:
+            self.request_slot(visit)
+        elif isinstance(node, Join):
+            self.agenda.append(lambda: self._join(visit, node))
+        elif isinstance(node, Human):
+            shown = "\n".join(f"{message.source}: {message.value}" for message in visit.inbox)
+            self._pause(visit, Pause(node.question + ("\n" + shown if shown else ""), node.schema))
+        else:
+            visit.standing = Standing.NESTED
+            self.agenda.append(lambda: self.open_nested(visit))
+
+    def _join(self, visit: Visit, node: Join) -> None:
+        if visit.standing is Standing.ENDED:
+            return  # cancelled between the two
+        output: Any = tuple(message.value for message in visit.inbox)
+        if node.reduce is not None:
+            try:
+                output = node.reduce(output)
+            except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+                self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+                return
+        self.complete(visit, output)
+
+    # --- a body returned ---
+
+    def node_returned(self, fact: NodeReturned) -> None:
+        """Look at what a body returned."""
+        visit = self.visits.get(fact.path)
+        if visit is None or visit.turn != fact.turn or visit.attempt != fact.attempt or not visit.started:
+            return  # late: an abandoned thread
+        self.busy -= 1
+        self.free_slot(visit)
+        if visit.timer is not None:
+            self.drop_timer(visit.timer)
+            visit.timer = None
+        if visit.flying:
+            self.drop_effects(visit)
+        if visit.closing is not None:
+            self.body_gone(visit)
+            return
+        if visit.deadline is not None and (visit.timed_out or self.at > visit.deadline):
+            limit = visit.station.node.timeout or 0.0
+            elapsed = limit + self.at - visit.deadline
+            error = NodeTimeout(path_text(visit.path), limit, elapsed)
+            self.attempt_failed(visit, self.trouble("timeout", error, visit.path, limit=limit))
+        elif fact.failure is not None:
+            self._body_failed(visit, fact)
+        elif fact.cancelled:
+            error_ = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
+            self.attempt_failed(visit, self.trouble("stray_cancellation", error_, visit.path))
+        else:
+            self._outcome(visit, fact.outcome)
+
+    def _body_failed(self, visit: Visit, fact: NodeReturned) -> None:
+        failure = fact.failure
+        assert failure is not None  # noqa: S101 - the caller looked
+        reason = Reason(
+            code=failure.code, text=failure.text, path=path_text(visit.path),  # type: ignore[arg-type]  # a code by construction
+            error_type=failure.error_type.rpartition(".")[2], limit=failure.limit,
+        )  # fmt: skip
+        if failure.code in BOUNDS and failure.error_type == "graphflow.errors.BoundHit":
+            self._body_hit_bound(visit, reason)
+        else:
+            self.attempt_failed(visit, Trouble(reason, failure))
+
+    def _body_hit_bound(self, visit: Visit, reason: Reason) -> None:
+        if any(edge for edge in visit.station.errors if "graphflow.errors.BoundHit" in edge.catch):
+            self.attempt_failed(visit, self.bound_trouble(reason))
+            return
+        self.end_visit(visit, "failed", reason)
+        self.hit_bound(visit.token, reason)
+
+    def _outcome(self, visit: Visit, outcome: Any) -> None:
+        kind = type(outcome)
+        if kind is Done:
+            self._finish(visit, outcome.output, outcome.update)
+        elif outcome is None:
+            self._finish(visit, NOTHING, None)
+        elif kind is Update:
+            self._finish(visit, NOTHING, outcome)
+        elif kind is Delegate or kind is Handoff or kind is Pause:
+            changed = self._updated(visit, outcome.update, NOTHING)
+            if changed is None:
+                return
+            context, written = changed
+            if kind is Delegate:
+                self.delegate(visit, outcome, context, written)
+            elif kind is Handoff:
+                self._handoff(visit, outcome, context, written)
+            else:
+                self._commit(visit.token, context, written)
+                self._pause(visit, outcome)
+        else:
+            self._finish(visit, outcome, None)
+
+    def _updated(self, visit: Visit, update: Update | None, output: Any) -> tuple[Any, tuple[Written, ...]] | None:
+        """Return the context with an update applied, and what was written; None if the attempt failed on it."""
+        token = visit.token
+        into = visit.station.node.into
+        deltas: list[dict[str, Any]] = []
+        if update is not None and update.fields:
+            deltas.append(update.fields)
+        if into is not None and output is not NOTHING:
+            deltas.append({into: output})
+        if not deltas:
+            return token.context, ()
+        rules, context, written = token.frame.rules, token.context, []
+        try:
+            for delta in deltas:
+                checked = rules.validate(delta)
+                context = rules.apply(context, checked)
+                written.append(Written(checked, visit.path))
+        except ContractError as error:
+            self.attempt_failed(visit, self.trouble("contract", error, visit.path))
+            return None
+        except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
+            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            return None
+        return context, tuple(written)
+
+    @staticmethod
+    def _commit(token: Token, context: Any, written: tuple[Written, ...]) -> None:
+        if written:
+            token.context = context
+            if token.updates is not None:
+                token.updates.extend(written)
+
+    def _finish(self, visit: Visit, output: Any, update: Update | None) -> None:
+        """End a visit well, if its update, its report and its next edge allow."""
+        token = visit.token
+        if type(output) is Report and output.status == "failed":
+            text = output.reason.text if output.reason is not None else "no reason given"
+            error = ReportedFailure(f"{path_text(visit.path)!r} reported a failure: {text}")
+            self.attempt_failed(visit, self.trouble("reported", error, visit.path))
+            return
+        changed = self._updated(visit, update, output)
+        if changed is None:
+            return
+        context, written = changed
+        name = visit.station.name
+        inbox: Inbox = () if output is NOTHING else (Message(name, output),)
+        if token.frame.is_node:
+            self._report(visit, output, context, written)
+            return
+        out = visit.station.out
+        if out is None or type(out) is NextOut:
+            self._commit(token, context, written)
+            self.end_visit(visit, "completed")
+            self.leave(token, out, name, inbox)
+            return
+        try:
+            route = self.route(token, out, inbox, visit.path, context)
+        except Exception as error:  # noqa: BLE001 - a user's predicate may raise anything
+            error.add_note(f"raised by a condition on an edge that leaves {name!r}: {route_text(out)}")
+            trouble = self.trouble("failed", error, visit.path)
+            reason = trouble.reason.model_copy(
+                update={"text": f"a condition on an edge that leaves {name!r} raised: {trouble.reason.text}"}
+            )
+            self.attempt_failed(visit, Trouble(reason, trouble.failure))
+            return
+        self._commit(token, context, written)
+        self.end_visit(visit, "completed")
+        self.follow(token, out, route, inbox, visit.path)
+
+    def _report(self, visit: Visit, output: Any, context: Any, written: tuple[Written, ...]) -> None:
+        """End the frame of a callee node with its report."""
+        token = visit.token
+        try:
+            report = self.checked_report(token.frame, output)
+        except ContractError as error:
+            self.attempt_failed(visit, self.trouble("contract", error, visit.path))
+            return
+        self._commit(token, context, written)
+        self.end_visit(visit, "completed")
+        self.finish_node_frame(token, report)
+
+    def complete(self, visit: Visit, output: Any) -> None:
+        """End a visit that has no body: a join, a nested graph, a person who answered."""
+        self._finish(visit, output, None)
+
+    def end_visit(self, visit: Visit, status: VisitStatus, reason: Reason | None = None) -> None:
+        """Say that a visit has ended, and forget it."""
+        self.decisions.append(NodeEnded(visit.path, status, reason))
+        self._forget(visit)
+
+    def _forget(self, visit: Visit) -> None:
+        visit.standing = Standing.ENDED
+        self.visits.pop(visit.path, None)
+        if visit.token.visit is visit:
+            visit.token.visit = None
+
+    # --- turns ---
+
+    def reenter(self, visit: Visit, inbox: Inbox) -> None:
+        """Begin the next turn of a suspended visit."""
+        visit.turn += 1
+        visit.inbox = inbox
+        visit.effects = 0
+        visit.timed_out = False
+        self.decisions.append(NodeReentered(visit.path, visit.turn))
+        self.request_slot(visit)
+
+    def turns_left(self, visit: Visit) -> bool:
+        """Tell whether the visit may have a further turn; answers of people are not counted."""
+        node = visit.station.node
+        limit = node.max_turns if isinstance(node, FunctionNode) else None
+        if limit is None:
+            hops = [edge.max_hops for edge in visit.station.delegates.values()]
+            if None in hops:
+                return True
+            limit = 2 + sum(hop for hop in hops if hop is not None)
+        return visit.turn - visit.answers + 1 < limit
+
+    def turn_limit(self, visit: Visit) -> Trouble:
+        """Return the failure of a visit that wanted one turn too many."""
+        error = TurnLimit(
+            f"{path_text(visit.path)!r} delegated again in turn {visit.turn}, which would need one turn more than its "
+            f"max_turns. Let it answer with the reports it has, or raise max_turns= on the node."
+        )
+        return self.trouble("turns", error, visit.path)
+
+    def _pause(self, visit: Visit, pause: Pause) -> None:
+        visit.standing = Standing.PAUSED
+        visit.question = path_text(visit.path) + (f"?{visit.turn}" if visit.turn else "")
+        visit.asked, visit.schema = pause.question, pause.schema
+        self.questions[visit.question] = visit
+        self.decisions.append(Paused(visit.path, visit.question, pause.question))
+
+    def answered(self, question: str, value: Any) -> None:
+        """Go on with a person's answer."""
+        visit = self.questions.pop(question, None)
+        if visit is None:
+            return  # it was withdrawn meanwhile
+        self.ended = None
+        node = visit.station.node
+        if not isinstance(node, Human):
+            visit.answers += 1
+            self.reenter(visit, (Message("answer", value),))
+        elif visit.edge.name.kind == "handoff":
+            token, back = visit.token, visit.station.handoffs.get(visit.edge.name.source or "")
+            self.end_visit(visit, "completed")
+            if back is None:
+                self.leave(token, visit.station.out, visit.station.name, (Message(visit.station.name, value),))
+            else:
+                self.move(token, back, (Message(visit.station.name, value),))
+        else:
+            self.complete(visit, value)
+
+    def _handoff(self, visit: Visit, outcome: Handoff, context: Any, written: tuple[Written, ...]) -> None:
+        edge = visit.station.handoffs.get(outcome.to)
+        if edge is None:
+            error = UnknownTarget(path_text(visit.path), outcome.to, sorted(visit.station.handoffs))
+            self.attempt_failed(visit, self.trouble("unknown_target", error, visit.path))
+            return
+        token = visit.token
+        self._commit(token, context, written)
+        self.end_visit(visit, "completed")
+        self.take(token, edge, (Message(visit.station.name, outcome.note),))
+
+    # --- failing ---
+
+    def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
+        """Retry a visit if its retries and the budget allow; else let it fail."""
+        reason = trouble.reason
+        retries = visit.station.node.retries
+        if visit.attempt < retries:
+            refused = self._pay_retry(visit)
+            if refused is None:
+                self._retry(visit, reason)
+                return
+            text = f"{reason.text} (after {visit.attempt + 1} attempts; {refused.text})"
+            reason = reason.model_copy(update={"text": text})
+        elif retries and "attempts)" not in reason.text[-20:]:
+            reason = reason.model_copy(update={"text": f"{reason.text} (after {visit.attempt + 1} attempts)"})
+        trouble = trouble._replace(reason=reason)
+        token, station = visit.token, visit.station
+        self.end_visit(visit, "timed_out" if trouble.timed_out else "failed", reason)
+        if not self._handled(token, station.errors, station.name, trouble):
+            self.fail(token, trouble)
+
+    def _handled(self, token: Token, errors: tuple[Edge, ...], name: str, trouble: Trouble) -> bool:
+        """Take the error edge that catches a failure, if there is one."""
+        lineage = trouble.failure.lineage
+        for edge in errors:
+            if any(kind in lineage for kind in edge.catch):
+                self.take(token, edge, (Message(name, Report.failed(trouble.reason)),))
+                return True
+        return False
+
+    def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
+        """Let a failure that a node is to blame for, but that no visit of it had, take its error edges or go outward."""
+        station = token.frame.tables.stations.get(name)
+        token.at = name
+        if station is None or not self._handled(token, station.errors, name, trouble):
+            self.fail(token, trouble)
+
+    def _pay_retry(self, visit: Visit) -> Reason | None:
+        """Spend a retry and a node run; return the bound that refuses instead."""
+        meter = visit.token.frame.meter
+        wanted = (1, 0, 0, 1, 0, 0)
+        refusing = meter.refusing(wanted)
+        if refusing is None:
+            meter.spend(wanted)
+            frame = visit.token.frame
+            key = (visit.station.name, "retries")
+            frame.visits[key] = frame.visits.get(key, 0) + 1
+            return None
+        met, dimension = refusing
+        limit = met.granted[dimension]
+        code = "retries" if dimension == RETRIES else "node_runs"
+        wish = f"a retry of {visit.station.name!r}"
+        return self.refuse(visit.path, code, None if limit is None else float(limit), wish)
+
+    def _retry(self, visit: Visit, reason: Reason) -> None:
+        visit.attempt += 1
+        visit.effects = 0
+        visit.timed_out = False
+        visit.used = None
+        self.decisions.append(NodeRetried(visit.path, visit.attempt, reason))
+        self._begin(visit)
+
+
+def route_text(out: ForkOut | ChooseOut | MapOut) -> str:
+    """Name the conditions of a statement, for an error."""
+    if isinstance(out, MapOut):
+        return f"over={getattr(out.over, '__name__', out.over)!r}"
+    edges = out.edges if isinstance(out, ForkOut) else out.cases
+    return ", ".join(f"{edge.name} if {edge.label}" for edge in edges if edge.test is not None)

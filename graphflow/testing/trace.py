@@ -1,0 +1,56 @@
+"""Traces: what timing may not change, and the fold of recorded facts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graphflow.errors import JournalMismatch
+from graphflow.events import Event, Record, TimerFired, TimerSet
+from graphflow.graphs.graph import Graph
+from graphflow.model.ids import path_text
+from graphflow.runtime.advance import Fold
+
+_TIMING = frozenset({"wall", "run", "at", "timer", "hop"})
+
+
+def canonical_trace(events: Iterable[Event]) -> tuple[str, ...]:
+    """Return a run's events in an order and a form that its timing cannot change.
+
+    Events are sorted by path, turn and kind; run id, numbers, times and hop counts are left out. Two runs of one graph
+    whose nodes answer alike have equal traces, whatever the hash seed, the order of the statements or the timing.
+    """
+    lines = [_line(event) for event in events if not isinstance(event.body, (TimerFired, TimerSet))]
+    return tuple(sorted(lines))
+
+
+def _line(event: Event) -> str:
+    body = event.body
+    shown = [
+        f"{item.name}={_text(getattr(body, item.name))}"
+        for item in dataclasses.fields(body)
+        if item.name not in _TIMING and item.name != "path"
+    ]
+    return f"{path_text(event.path)} {event.kind} {' '.join(shown)}"
+
+
+def _text(value: Any) -> str:
+    return repr(sorted(value, key=repr)) if isinstance(value, (set, frozenset)) else repr(value)
+
+
+def fold_again(graph: Graph[Any], records: Sequence[Record]) -> Fold:
+    """Fold recorded facts again and compare the decisions.
+
+    Returns:
+        The fold in its final state.
+
+    Raises:
+        JournalMismatch: at the first record whose decisions differ.
+    """
+    fold = Fold(graph)
+    for entry in records:
+        decisions, _ = fold.advance(entry.fact, entry.at)
+        if tuple(decisions) != entry.decisions:
+            raise JournalMismatch(entry.seq, entry.decisions, tuple(decisions))
+    return fold

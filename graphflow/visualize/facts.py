@@ -1,0 +1,121 @@
+"""What is written on nodes, edges and graphs besides their names: bounds, contracts, policies."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from graphflow.graphs.compiled import Edge, ForkOut, MapOut, Out, Station
+from graphflow.graphs.graph import Graph
+from graphflow.model.budget import Budget
+from graphflow.model.contract import Report
+from graphflow.nodes.base import Node
+from graphflow.nodes.edges import DEFAULT_BRIEF, DelegateStatement
+from graphflow.nodes.human import Human
+from graphflow.nodes.join import Join
+from graphflow.visualize.text import count, shown
+
+NAME: Final = 32
+"""How many characters of a name stand in a fact."""
+
+_COUNTS: Final = (
+    ("node_runs", "run", "runs"),
+    ("model_calls", "model call", "model calls"),
+    ("tool_calls", "tool call", "tool calls"),
+    ("retries", "retry", "retries"),
+    ("tokens", "token", "tokens"),
+)
+
+
+def budget_words(budget: Budget | None) -> tuple[str, ...]:
+    """Say the amounts of a budget, those that are bounded.
+
+    >>> budget_words(Budget(model_calls=12, usd="0.10", seconds=60))
+    ('12 model calls', '$0.10', '60 s')
+    """
+    if budget is None:
+        return ()
+    words = [
+        count(amount, noun, plural)
+        for name, noun, plural in _COUNTS
+        if (amount := getattr(budget, name)) is not None
+    ]
+    if budget.usd is not None:
+        words.append(f"${budget.usd:f}")
+    if budget.seconds is not None:
+        words.append(f"{budget.seconds:g} s")
+    return tuple(words)
+
+
+def node_facts(station: Station) -> tuple[str, ...]:
+    """Say what a node is and what bounds it; nothing that its function or its values hold."""
+    node = station.node
+    words: list[str] = []
+    if node.kind not in {"function", "graph"}:
+        words.append(shown(node.kind, NAME))
+    if isinstance(node, Join):
+        words += [f"waits for {node.policy}"] * (node.policy.kind != "all")
+        words += ["cancels the others"] * (node.losers == "cancel")
+    words += _bounds(node)
+    if isinstance(station.out, (ForkOut, MapOut)) and station.out.failure == "collect":
+        words.append("collects failures")
+    words += ["gate"] * (node.gate and not isinstance(node, Human))
+    words += ["irreversible"] * node.irreversible
+    words += _into(node.into)
+    return tuple(words)
+
+
+def _bounds(node: Node[Any]) -> list[str]:
+    turns: int | None = getattr(node, "max_turns", None)
+    calls: int | None = getattr(node, "max_tool_calls", None)
+    costs: Budget | None = getattr(node, "costs", None)
+    words = [count(node.retries, "retry", "retries")] * bool(node.retries)
+    words += _at_most(turns, "turn") + _at_most(calls, "tool call") + _at_most(node.max_visits, "visit")
+    if node.timeout is not None:
+        words.append(f"≤ {node.timeout:g} s")
+    words += [f"costs ≤ {amount}" for amount in budget_words(costs)]
+    return words
+
+
+def graph_facts(graph: Graph[Any], station: Station | None) -> tuple[str, ...]:
+    """Say the bounds of a graph, and those it has as a node of another."""
+    words = [f"≤ {amount}" for amount in budget_words(graph.budget)]
+    words += [f"depth ≤ {graph.max_depth}"] * (graph.max_depth is not None)
+    words += _at_most(graph.max_handoffs, "handoff") + _at_most(graph.max_hops, "hop")
+    if isinstance(graph.output, type):
+        words.append(f"gives {shown(graph.output.__name__, NAME)}")
+    return (*words, *node_facts(station)) if station is not None else tuple(words)
+
+
+def edge_facts(edge: Edge, out: Out | None) -> tuple[str, ...]:
+    """Say the condition of an edge, its bound and its contract, the condition first."""
+    words = [shown(edge.label, NAME)] * bool(edge.label)
+    match out:
+        case MapOut() if edge is out.edge:
+            words.append(f"each of {shown(getattr(out.over, '__name__', 'its items'), NAME)}")
+            words += _at_most(out.max_items, "item")
+        case _:
+            pass
+    words += _at_most(edge.max_hops, "hop")
+    return (*words, *_contract(edge.contract)) if edge.contract is not None else tuple(words)
+
+
+def _contract(declared: DelegateStatement) -> list[str]:
+    words: list[str] = []
+    if declared.brief is not DEFAULT_BRIEF:
+        words.append(f"asks {shown(declared.brief.__name__, NAME)}")
+    if declared.report is not Report:
+        words.append(f"gets {shown(declared.report.__name__, NAME)}")
+    words += _into(declared.into)
+    if declared.share != "pool":
+        words.append(f"share {declared.share}")
+    if declared.timeout is not None:
+        words.append(f"≤ {declared.timeout:g} s")
+    return words
+
+
+def _at_most(bound: int | None, noun: str) -> list[str]:
+    return [] if bound is None else [f"≤ {count(bound, noun)}"]
+
+
+def _into(field: str | None) -> list[str]:
+    return [] if field is None else [f"into {shown(field, NAME)}"]

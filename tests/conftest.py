@@ -1,0 +1,59 @@
+"""What every test stands on: both backends, the size of properties, no blocking call in the event loop."""
+
+import os
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import pytest
+from blockbuster import BlockBuster
+from hypothesis import settings
+
+from tests.support import FULL, examples
+
+# The name of a backend and its options, as anyio takes them.
+Backend: TypeAlias = tuple[str, dict[str, Any]]
+
+# Hypothesis comes with a profile `ci` that repeats the same examples for ever; ours looks for new ones.
+settings.register_profile("dev", max_examples=examples(100), deadline=None)
+settings.register_profile(
+    "ci", max_examples=examples(100), deadline=None, derandomize=False, database=None, print_blob=True
+)
+settings.register_profile("full", max_examples=100, deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("full" if FULL else "ci" if os.environ.get("CI") else "dev")
+
+
+BACKENDS: Final[tuple[Backend, ...]] = (("asyncio", {}), ("trio", {}))
+
+
+@pytest.fixture(
+    scope="module",
+    params=BACKENDS,
+    ids=[name for name, _ in BACKENDS],
+)
+def anyio_backend(request: pytest.FixtureRequest) -> Backend:
+    """The backend of a test; every async test runs once on each, without asking for it."""
+    backend: Backend = request.param
+    return backend
+
+
+@pytest.fixture(scope="session")
+def blockbuster() -> Iterator[BlockBuster]:
+    """Raises BlockingError where graphflow, or a node it runs, blocks asyncio's event loop.
+
+    Worker threads have no running loop, so what blocks there is not reported.
+    """
+    guard = BlockBuster("graphflow")
+    guard.activate()
+    yield guard
+    guard.deactivate()
+
+
+@pytest.fixture(autouse=True)
+def _no_blocking_calls(request: pytest.FixtureRequest, blockbuster: BlockBuster) -> Iterator[None]:
+    """Lifts the guard for the tests that are marked `may_block`."""
+    if "may_block" not in request.keywords:
+        yield
+        return
+    blockbuster.deactivate()
+    yield
+    blockbuster.activate()
