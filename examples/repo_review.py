@@ -2,8 +2,8 @@
 
     graphflow run examples/repo_review.py PATH          # or: python examples/repo_review.py PATH
 
-Supervisors of supervisors: a director delegates to three leads, a lead shares its files out to crews, a crew reads
-them in parallel. Reports come back with `path:line` as evidence; at the end each citation is checked once more.
+Supervisors of supervisors: a director delegates to three leads, a lead shares its files out to crews, a crew
+reads them in parallel. Reports come back with `path:line` as evidence; in the end each citation is checked.
 """
 
 import ast
@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import unquote
@@ -26,6 +26,7 @@ from graphflow import (
     Context,
     Delegate,
     Graph,
+    Join,
     Report,
     State,
     Step,
@@ -35,11 +36,11 @@ from graphflow import (
     run_sync,
 )
 
-CREWS, CREW_FILES, MAX_BYTES, LISTED = 10, 100, 1_000_000, 3  # LISTED: findings of one kind that are shown
-LEFT_OUT: Final = frozenset(
-    ".git .hg .svn .venv .tox .nox .eggs .idea .hypothesis .mypy_cache .pytest_cache .ruff_cache __pycache__ "
-    "node_modules site-packages".split()
-)
+CREWS, CREW_FILES, MAX_BYTES = 10, 100, 1_000_000
+TANGLED: Final = 40  # branches of one function, those of its inner functions too
+LISTED: Final = 10  # unread files of one reason that are named
+SHOWN: Final = 3  # findings of one kind, for each lead; the others are counted
+FREE: Final = Budget(model_calls=0, tool_calls=0)
 
 
 class Unread(NamedTuple):
@@ -53,7 +54,7 @@ class Unread(NamedTuple):
 class Finding(NamedTuple):
     """One thing to look at; a test that names one of the words in `unless` settles it."""
 
-    rule: str
+    kind: str
     path: str
     line: int
     quote: str
@@ -94,10 +95,7 @@ class Case(Context):
     reports: Annotated[tuple[Review | Report, ...], append] = ()
 
 
-# --- the team --------------------------------------------------------------------------------------------------------
-
-
-@node
+@node(costs=FREE)
 async def survey(state: State[Case], step: Step) -> Update:
     """List the files of the folder."""
     found = await step.effect("walk", walk, state.context.folder)
@@ -108,9 +106,18 @@ async def survey(state: State[Case], step: Step) -> Update:
 def director(state: State[Case]) -> Delegate | None:
     """Give each lead the files that are its business; the reports come back into the context."""
     case = state.context
-    if state.turn == 0:
-        return Delegate(*(Call(desk, assignment(case, desk)) for desk in RULES))
-    return None
+    if state.turn:
+        return None
+    jobs = [
+        Job(
+            objective=f"Review the {desk}",
+            desk=desk,
+            root=case.root,
+            sources=tuple(filter(wanted, case.files)),
+        )
+        for desk, wanted in BUSINESS.items()
+    ]
+    return Delegate(*(Call(job.desk, job) for job in jobs))
 
 
 @node
@@ -120,38 +127,28 @@ def lead(state: State[Desk]) -> Delegate | Review:
     shares = [job.sources[at : at + CREW_FILES] for at in range(0, len(job.sources), CREW_FILES)]
     if shares and state.turn == 0:
         return Delegate(*(Call("crew", job.model_copy(update={"sources": share})) for share in shares))
-    notes = merged(zip(shares, state.values, strict=False))
-    named = set(notes.words)
-    kept = sorted(
-        (finding for finding in notes.findings if not named.intersection(finding.unless)),
-        key=lambda finding: (-finding.size, finding.path, finding.line),
-    )
-    kinds = [[finding for finding in kept if finding.rule == rule] for rule in WHY]
-    listed = tuple(finding for kind in kinds for finding in kind[:LISTED])
+    notes = merged(state.values)
+    kept = [finding for finding in notes.findings if not set(notes.words).intersection(finding.unless)]
+    kept.sort(key=lambda finding: (-finding.size, finding.path, finding.line))
+    kinds = [[finding for finding in kept if finding.kind == kind] for kind in WHY]
+    shown = tuple(finding for kind in kinds for finding in kind[:SHOWN])
     return Review(
         finding=f"{counted(len(kept), 'finding')} in {counted(len(job.sources) - len(notes.unread), 'file')}",
-        action_needed=f"Begin with {listed[0].path}:{listed[0].line}." if listed else None,
-        evidence=tuple(dict.fromkeys(f"{finding.path}:{finding.line}" for finding in listed)),
-        findings=listed,
+        evidence=tuple(dict.fromkeys(f"{finding.path}:{finding.line}" for finding in shown)),
+        findings=shown,
         unread=notes.unread,
-        more=tuple((kind[0].rule, len(kind) - LISTED) for kind in kinds if len(kind) > LISTED),
+        more=tuple((kind[0].kind, len(kind) - SHOWN) for kind in kinds if len(kind) > SHOWN),
     )
 
 
-@node
+@node(costs=FREE)
 async def read(state: State[Desk], step: Step) -> Review:
     """Read one file and apply the desk's rules to it."""
     job = state.context.job
     return await step.effect("inspect", inspect, job.root, job.desk, state.inbox[0].value)
 
 
-@node
-def gather(state: State[Desk]) -> Review:
-    """Put together what a crew found, in the order of its files."""
-    return merged(zip(((path,) for path in state.context.job.sources), state.values, strict=True))
-
-
-@node
+@node(costs=FREE)
 async def check(state: State[Case], step: Step) -> Finding | None:
     """Check one citation: read its file again, and every test that could settle it."""
     desk, finding = state.inbox[0].value
@@ -162,41 +159,49 @@ async def check(state: State[Case], step: Step) -> Finding | None:
 @node
 def write(state: State[Case]) -> str:
     """Write the report, in Markdown."""
-    case, verified = state.context, set(state.values)
+    case, verified = state.context, {value for value in state.values if isinstance(value, Finding)}
     struck = len(citations(state)) - len(verified)
     lines = [
-        f"# Review of {span(case.folder)}",
-        "",
-        f"{counted(len(verified), 'finding')} listed, each checked against",
+        f"# Review of {span(case.folder)}\n",
+        f"{counted(len(verified), 'finding')} shown, each checked against the files once more; {struck} struck out.",
     ]
-    lines[-1] += f" its file once more; {struck} struck out. {counted(len(case.files), 'file')} looked at."
     unread = set(case.unread)
-    for desk, review in zip(RULES, case.reports, strict=False):
-        lines += ["", f"## {desk.capitalize()}: {review.finding or (review.reason and review.reason.text)}"]
-        if isinstance(review, Review):
-            lines += section(review, verified)
-            unread.update(review.unread)
-    reasons = sorted({found.reason for found in unread})
-    lines += ["", "## Not read", ""] + ["Nothing was left out."] * (not reasons)
-    for reason in reasons:
+    for desk, report in zip(BUSINESS, case.reports, strict=True):
+        lines.append(f"\n## {desk.capitalize()}: {report.finding or report.reason}")
+        if isinstance(report, Review):
+            lines += section(report, verified)
+            unread.update(report.unread)
+    lines.append("\n## Not read\n" if unread else "\nEvery file was read.")
+    for reason in sorted({found.reason for found in unread}):
         group = sorted(found for found in unread if found.reason == reason)
-        names = ", ".join(f"{span(at)}{f' ({count})' * (count > 1)}" for at, _, count in group[:10])
-        rest = f" and {len(group) - 10} more" if len(group) > 10 else ""
-        lines.append(f"- {sum(found.count for found in group)} × {reason}: {names}{rest}")
-    return "\n".join(lines) + "\n"
+        names = [span(path) + f" ({count:,})" * (count > 1) for path, _, count in group]
+        rest = [f"{len(names) - LISTED:,} more"] if names[LISTED:] else []
+        total = sum(found.count for found in group)
+        lines.append(f"- {reason}, {total:,} in all: {', '.join(names[:LISTED] + rest)}")
+    return "\n".join(lines)
 
 
-def sources(state: State[Desk]) -> tuple[str, ...]:
+def section(review: Review, verified: set[Finding]) -> Iterator[str]:
+    """Write the part of one lead."""
+    more = dict(review.more)
+    for kind, why in WHY.items():
+        if found := [finding for finding in review.findings if finding.kind == kind and finding in verified]:
+            yield f"\n### {kind.capitalize()}\n\n{why}\n"
+            for _, path, line, quote, says, *_ in found:
+                yield f"- {span(f'{path}:{line}')}{says and ': '}{says}\n  {span(quote)}"
+            if kind in more:
+                yield f"- and {more[kind]:,} more like these"
+
+
+def files_of(state: State[Desk]) -> tuple[str, ...]:
     """A lane for each file of a crew."""
     return state.context.job.sources
 
 
 def citations(state: State[Case]) -> tuple[tuple[str, Finding], ...]:
     """A lane for each citation of a lead."""
-    found = zip(RULES, state.context.reports, strict=False)
-    return tuple(
-        (desk, each) for desk, review in found if isinstance(review, Review) for each in review.findings
-    )
+    reports = zip(BUSINESS, state.context.reports, strict=True)
+    return tuple((desk, each) for desk, one in reports if isinstance(one, Review) for each in one.findings)
 
 
 def take_job(state: State[Any]) -> Desk:
@@ -204,13 +209,21 @@ def take_job(state: State[Any]) -> Desk:
     return Desk.model_validate({"job": state.brief})
 
 
-def desk(name: str) -> Graph[Desk]:
-    """A lead with its crews: a team, and one node of the director's team."""
-    crews = lead.delegates(crew, max_hops=CREWS, brief=Job, report=Review)
-    return Graph(name, START >> lead, crews, lead >> END, context=Desk, enter=take_job, output=Review)
+def merged(reviews: tuple[Any, ...]) -> Review:
+    """Put together what several brought back; one that failed says where it stood in the run."""
+    good = [one for one in reviews if isinstance(one, Review)]
+    failed = [
+        Unread(one.reason.path, one.reason.text) for one in reviews if isinstance(one, Report) and one.reason
+    ]
+    return Review(
+        finding=f"{len(good)} parts",
+        findings=tuple(found for one in good for found in one.findings),
+        unread=(*failed, *(found for one in good for found in one.unread)),
+        words=tuple(sorted({word for one in good for word in one.words})),
+    )
 
 
-# --- what the effects do outside -------------------------------------------------------------------------------------
+# --- what the effects do outside ---------------------------------------------------------------------------------
 
 
 def walk(folder: str) -> Case:
@@ -232,36 +245,33 @@ def walk(folder: str) -> Case:
         try:
             entries = list(os.scandir(root / here))
         except OSError as error:
-            unread.append(Unread(here or ".", f"folder that cannot be opened: {error.strerror}"))
+            unread.append(Unread(here or ".", f"folder that cannot be opened ({error.strerror})"))
             continue
         for entry in entries:
+            path = here + os.fsencode(entry.name).decode(errors="backslashreplace")
             if reason := why_not(entry, root):
-                unread.append(
-                    Unread(os.fsencode(here + entry.name).decode(errors="backslashreplace"), reason)
-                )
+                unread.append(Unread(path, reason))
             else:
-                (todo if entry.is_dir() else files).append(here + entry.name + "/" * entry.is_dir())
+                (todo if entry.is_dir() else files).append(path + "/" * entry.is_dir())
     files.sort(key=lambda path: (path.count("/"), path))
     limit = CREWS * CREW_FILES
     beyond = Counter(f"{PurePosixPath(path).parent}/" for path in files[limit:])
-    unread += [Unread(at, f"over the limit of {limit} files", count) for at, count in beyond.items()]
+    unread += [Unread(at, f"over the limit of {limit:,} files", count) for at, count in beyond.items()]
     return Case(folder=folder, root=str(root), files=tuple(files[:limit]), unread=tuple(sorted(unread)))
 
 
 def why_not(entry: os.DirEntry[str], root: Path) -> str:
     """Say why something in a folder is not read, or "" if it is."""
-    try:
-        entry.name.encode()
-        if entry.is_symlink():
-            inside = Path(entry.path).resolve(strict=True).is_relative_to(root)
-            return f"symbolic link {'within' if inside else 'out of'} the folder"
-        if entry.is_dir() and (entry.name in LEFT_OUT or Path(entry.path, "pyvenv.cfg").is_file()):
-            return "folder that is left out, with all that is in it"
-        return "" if entry.is_dir() or entry.is_file() else "neither a file nor a folder"
-    except UnicodeError:
+    if entry.name != os.fsencode(entry.name).decode(errors="replace"):
         return "its name is not UTF-8"
-    except (OSError, RuntimeError):
-        return "symbolic link to nothing"
+    if entry.is_symlink():
+        target = Path(os.path.realpath(entry.path))
+        where = "within" if target.is_relative_to(root) else "out of"
+        return f"symbolic link {where} the folder" if os.path.lexists(target) else "symbolic link to nothing"
+    if entry.is_dir():
+        hidden = entry.name.startswith(".") or entry.name in ("__pycache__", "node_modules", "site-packages")
+        return "folder that is left out" if hidden or os.path.lexists(f"{entry.path}/pyvenv.cfg") else ""
+    return "" if entry.is_file() else "neither a file nor a folder"
 
 
 class Source(NamedTuple):
@@ -285,9 +295,11 @@ def open_source(root: str, path: str) -> Source:
     if len(data) > MAX_BYTES or b"\0" in data:
         raise ValueError(f"larger than {MAX_BYTES:,} bytes" if len(data) > MAX_BYTES else "binary")
     text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    warnings.filterwarnings("ignore", module="<under review>")  # what the parser says of it is not about us
+    warnings.filterwarnings(
+        "ignore", module="<reviewed>"
+    )  # what the parser remarks is not about this program
     try:
-        tree = ast.parse(text if path.endswith(".py") else "", "<under review>")
+        tree = ast.parse(text if path.endswith(".py") else "", "<reviewed>")
     except SyntaxError as error:
         return Source(root, path, text.split("\n"), [], error)
     return Source(root, path, text.split("\n"), list(ast.walk(tree)))
@@ -298,10 +310,10 @@ def inspect(root: str, desk: str, path: str) -> Review:
     found: dict[Finding, None] = {}  # a set that keeps its order
     try:
         source = open_source(root, path)
-        unless = (PurePosixPath(path).stem, *(one.name for one in public(source))) if desk == "tests" else ()
-        for rule, line, says, size in RULES[desk](source):
+        names = (PurePosixPath(path).stem, *(one.name for one in public(source)))
+        for kind, line, says, size in RULES[desk](source):
             quote = source.lines[line - 1].strip()[:160]
-            found[Finding(rule, path, line, quote, says, size, unless if rule == "untested" else ())] = None
+            found[Finding(kind, path, line, quote, says, size, names if kind == "untested" else ())] = None
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         reason = REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
         return Review(finding=path, unread=(Unread(path, reason),))
@@ -315,165 +327,114 @@ def holds(root: str, desk: str, finding: Finding, tests: tuple[str, ...]) -> boo
     return finding in inspect(root, desk, finding.path).findings and words.isdisjoint(finding.unless)
 
 
-# --- the rules of each desk: kind of finding, line, what is there, and how much of it ---------------------------------
+# --- the rules: kind of finding, line, what is there, how much of it ---------------------------------------------
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Hits: TypeAlias = Iterator[tuple[str, int, str, int]]
-REASONS: Final = {
-    UnicodeDecodeError: "not UTF-8",
-    RecursionError: "nested too deeply",
-    MemoryError: "nested too deeply",
-}
-BRANCHES: Final = (
-    ast.If,
-    ast.IfExp,
-    ast.For,
-    ast.AsyncFor,
-    ast.While,
-    ast.ExceptHandler,
-    ast.BoolOp,
-    ast.match_case,
-)
+DEEP: Final = "nested too deeply to be parsed"
+REASONS: Final = {UnicodeDecodeError: "not UTF-8", RecursionError: DEEP, MemoryError: DEEP}
+RAISES: Final = re.compile(r"(pytest\.|self\.)?(raises|assertRaises)\((?!AssertionError)")
+BRANCHES: Final = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.BoolOp, ast.match_case)
 MARKER: Final = re.compile(r"(?:#|//|/\*|<!--|;)[^'\"`]*\b(?:TO[D]O|FIX[M]E)\b(?!\s*\()(?!.*(?:#\d|://))")
-TASKS: Final = ("create_task", "ensure_future")
 LITERAL: Final = r"(None|True|False|'[\w-]*'|\"[\w-]*\"|-?(?:0|[1-9]\d*)(?:\.\d+)?)(?!\w|\.\w|[\^*/%])"
-PARAMETER: Final = re.compile(
-    rf"\s*(?::param )?(\w+) ?:(?:.*\b[Dd]efaults?(?: to| is|\s*[=:])?\s*{LITERAL})?"
-)
-DOUBLED: Final = re.compile(
-    r"(?<![\w.'`-])(the|an|of|to|is|and|or|for|with|be|are|this|from|by|on|it|as) \1(?![\w'`-])"
-)
+PROMISE: Final = re.compile(rf"\s*(?::param )?(\w+) ?:.*\b[Dd]efaults?(?: to| is|\s*[=:])?\s*{LITERAL}")
+ONCE: Final = "the|an|of|to|is|and|or|for|with|be|are|this|from|by|on|it|as"
+DOUBLED: Final = re.compile(rf"(?<![\w.'`-])({ONCE}) \1(?![\w'`-])")
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s#?:]+)[^):]*\)|(?:image|figure|include)::\s+([^\s:]+)$")
-WHY: Final = {  # the heaviest kind first
+WHY: Final = {  # what each kind is about and what to do, the heaviest first
     "does not parse": "Python cannot import this file. Correct it, or say which version it is for.",
     "merge conflict": "A merge was not finished. Keep one side.",
     "lost comparison": "The result is thrown away, so nothing can fail here. Assert it, or delete the line.",
     "dead assert": "The block ends when the error is raised, so this never runs. Move it out of the block.",
     "lost error": "Every error ends here without a word. Name those that you expect, or say why in a comment.",
-    "lost task": "Nothing keeps this task: it may vanish before it is done, its error with it. Keep a reference.",
+    "lost task": "Nothing keeps this task: it may vanish before it is done, its error too. Keep a reference.",
     "shared default": "All calls share this one value. Use None, and make a new one in the body.",
-    "literal identity": "`is` asks for the same object, not for an equal one. Write `==`.",
-    "evaluated code": "Whoever controls this text controls the program. Call what is meant, or parse it.",
     "wrong default": "Callers believe the docstring. Correct the one of the two that is wrong.",
     "dead link": "It leads nowhere. Correct the path.",
     "doubled word": "A slip. Delete one of the two.",
     "undocumented": "Readers have to guess what these promise. Write a sentence for each.",
-    "untested": "No test in this folder names this module or anything public in it. Begin with a test for this one.",
-    "unexplained skip": "Nobody will know when it can run again. Give a reason.",
-    "sleep": "It is slow, and still fails on a busy machine. Wait for the event, or use a clock of your own.",
+    "untested": "No test here names this module or anything public in it. Begin with a test for this one.",
     "tangled": "More ways through than one can hold in mind or test. Take inner parts out and give them names.",
     "left behind": "Somebody meant to come back. Do it, or write an issue and name it here.",
 }
 
 
-def shared(source: Source) -> Hits:
-    """What is wrong in a text of any kind, and in Python of any kind."""
+def any_file(source: Source) -> Hits:
+    """What can be wrong with any text and any Python."""
     if source.error is not None:
-        version = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-        yield (
-            "does not parse",
-            min(source.error.lineno or 1, len(source.lines)),
-            f"{version}: {source.error.msg}",
-            0,
-        )
+        yield "does not parse", min(source.error.lineno or 1, len(source.lines)), source.error.msg, 0
     for number, line in enumerate(source.lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
             yield "merge conflict", number, "", 0
-    guarded = {part for block in source.nodes if isinstance(block, ast.With) for part in ast.walk(block)}
+    blocks = [part for part in source.nodes if isinstance(part, ast.With | ast.Try)]
+    guarded = {inner for block in blocks for inner in ast.walk(block)}
     for part in source.nodes:
-        match part:
-            case ast.Expr(value=ast.Compare()) if part not in guarded:
-                yield "lost comparison", part.lineno, "", 0
-            case ast.With(items=[item], body=[_, *late]) if "raises(" in ast.unparse(item):
-                for line in late:
-                    if isinstance(line, ast.Assert):
-                        yield "dead assert", line.lineno, "", 0
-            case ast.Compare(
-                ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=str() | bytes() | float())]
-            ):
-                yield "literal identity", part.lineno, "", 0
-            case _:
-                pass
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Compare) and part not in guarded:
+            yield "lost comparison", part.lineno, "", 0
+        elif isinstance(part, ast.With) and RAISES.match(ast.unparse(part.items[0])):
+            for late in part.body[1:]:
+                if isinstance(late, ast.Assert) and not any(
+                    isinstance(one, ast.Call) for one in ast.walk(late)
+                ):
+                    yield "dead assert", late.lineno, "", 0
 
 
 def code_rules(source: Source) -> Hits:
-    """What is wrong with code."""
-    yield from shared(source)
-    for number, line in enumerate(source.lines, 1):
-        if MARKER.search(line):
-            yield "left behind", number, "", 0
+    """What can be wrong with code."""
+    yield from any_file(source)
+    yield from (("left behind", at, "", 0) for at, line in enumerate(source.lines, 1) if MARKER.search(line))
     for part in source.nodes:
-        match part:
-            case ast.ExceptHandler(
-                type=None | ast.Name(id="Exception" | "BaseException"), body=[ast.Pass() | ast.Continue()]
-            ) if "#" not in "".join(source.lines[part.lineno - 1 : part.end_lineno]):
+        if isinstance(part, ast.ExceptHandler) and all(isinstance(one, ast.Pass) for one in part.body):
+            told = "#" in "".join(source.lines[part.lineno - 1 : part.end_lineno])
+            if not told and (part.type is None or ast.unparse(part.type) in ("Exception", "BaseException")):
                 yield "lost error", part.lineno, "", 0
-            case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))) if name in TASKS:
+        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            if ast.unparse(part.value.func).endswith(("create_task", "ensure_future")):
                 yield "lost task", part.lineno, "", 0
-            case ast.arguments(defaults=defaults, kw_defaults=others):
-                for default in (*defaults, *others):
-                    if isinstance(default, ast.List | ast.Dict | ast.Set):
-                        yield "shared default", default.lineno, "", 0
-            case ast.Call(func=ast.Name(id="eval" | "exec"), args=[argument, *_]) if not isinstance(
-                argument, ast.Constant
-            ):
-                yield "evaluated code", part.lineno, "", 0
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                branches = sum(isinstance(inner, BRANCHES) for inner in ast.walk(part))
-                if branches > 30:
-                    yield "tangled", part.lineno, f"`{name}` branches {branches} times", branches
-            case _:
-                pass
+        elif isinstance(part, Function):
+            for default in (*part.args.defaults, *part.args.kw_defaults):
+                if isinstance(default, ast.List | ast.Dict | ast.Set):
+                    yield "shared default", default.lineno, f"{span(part.name)} has it", 0
+            branches = sum(isinstance(inner, BRANCHES) for inner in ast.walk(part))
+            if branches > TANGLED:
+                yield "tangled", part.lineno, f"{span(part.name)} branches {branches} times", branches
 
 
 def docs_rules(source: Source) -> Hits:
-    """What is wrong with docstrings and pages."""
-    if not source.path.endswith(".py"):
-        yield from shared(source)
-    for part in source.nodes:
-        if isinstance(part, Function):
-            yield from wrong_defaults(source, part)
+    """What can be wrong with pages and docstrings."""
+    python = source.path.endswith(".py")
+    if not python:
+        yield from any_file(source)
+    for function in (part for part in source.nodes if isinstance(part, Function) and ast.get_docstring(part)):
+        yield from wrong_defaults(source, function)
     for number, line in prose(source):
         if found := DOUBLED.search(line):
             yield "doubled word", number, f"“{found[0]}”", 0
-        for link in LINK.finditer(line) if not source.path.endswith(".py") else ():
-            target = unquote(link[1] or link[2])
-            if not os.path.lexists(Path(source.root, source.path).parent / target) and not target.startswith(
-                "/"
-            ):
-                yield "dead link", number, f"there is no {span(target)}", 0
-    missing = [
-        one for one in public(source) if ast.get_docstring(one) is None and not one.name.startswith("pytest_")
-    ]
-    if "/_" not in f"/{source.path}".replace("__init__", "") and 2 < len(missing) > len(public(source)) / 2:
-        count = f"this and others, {len(missing)} of {len(public(source))} public names of the module"
-        yield "undocumented", missing[0].lineno, count, len(missing)
+        for link in LINK.finditer(line) if not python else ():
+            target = Path(source.root, source.path).parent / unquote(link[1] or link[2])
+            if not os.path.lexists(target) and not (link[1] or link[2]).startswith("/"):
+                yield "dead link", number, "", 0
+    offered = public(source)
+    silent = [one for one in offered if ast.get_docstring(one) is None and not one.name.startswith("pytest_")]
+    if len(silent) > max(2, len(offered) / 2) and "/_" not in f"/{source.path}":
+        says = f"this and others, {len(silent)} of {len(offered)} public names of the module"
+        yield "undocumented", silent[0].lineno, says, len(silent)
 
 
 def wrong_defaults(source: Source, function: Function) -> Hits:
     """Where a docstring names another default than its function has."""
-    match function.body[0]:
-        case ast.Expr(value=ast.Constant(value=str())) as text:
-            named = [*function.args.posonlyargs, *function.args.args]
-            pairs = [*zip(named[::-1], function.args.defaults[::-1], strict=False)]
-            pairs += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
-            real = {one.arg: default.value for one, default in pairs if isinstance(default, ast.Constant)}
-            for number in range(text.lineno, (text.end_lineno or text.lineno) + 1):
-                said = PARAMETER.match(source.lines[number - 1])
-                if (
-                    said
-                    and said[2]
-                    and (value := real.get(said[1])) is not None
-                    and value != ast.literal_eval(said[2])
-                ):
-                    yield (
-                        "wrong default",
-                        number,
-                        f"`{said[1]}` of `{function.name}` is {value!r} by default",
-                        0,
-                    )
-        case _:
-            pass
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    real = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
+    for number in range(function.body[0].lineno, (function.body[0].end_lineno or 0) + 1):
+        if said := PROMISE.match(source.lines[number - 1]):
+            default = real.get(said[1])
+            if isinstance(default, ast.Constant) and default.value not in (None, ast.literal_eval(said[2])):
+                yield (
+                    "wrong default",
+                    number,
+                    f"in {span(function.name)} it is {span(repr(default.value))}",
+                    0,
+                )
 
 
 def prose(source: Source) -> Iterator[tuple[int, str]]:
@@ -481,7 +442,7 @@ def prose(source: Source) -> Iterator[tuple[int, str]]:
     texts = [
         part for part in source.nodes if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
     ]
-    inside = {number for part in texts for number in range(part.lineno, (part.end_lineno or part.lineno) + 1)}
+    inside = {number for part in texts for number in range(part.lineno, (part.end_lineno or 0) + 1)}
     fenced = False
     for number, line in enumerate(source.lines, 1):
         fenced ^= line.lstrip().startswith(("```", "~~~"))
@@ -490,31 +451,17 @@ def prose(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def tests_rules(source: Source) -> Hits:
-    """What is wrong with tests, and which modules have none."""
-    if not is_test(source.path):
-        for first in public(source)[:1]:
-            yield (
-                "untested",
-                first.lineno,
-                f"{counted(len(public(source)), 'public name')} here",
-                len(public(source)),
-            )
-        return
-    yield from shared(source)
-    for part in source.nodes:
-        match part:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="time"), attr="sleep")):
-                yield "sleep", part.lineno, "", 0
-            case ast.FunctionDef(decorator_list=marks) | ast.ClassDef(decorator_list=marks):
-                for mark in marks:
-                    if ast.unparse(mark).removesuffix("()") in (
-                        "pytest.mark.skip",
-                        "pytest.mark.xfail",
-                        "unittest.skip",
-                    ):
-                        yield "unexplained skip", mark.lineno, "", 0
-            case _:
-                pass
+    """What can be wrong with tests, and which modules have none."""
+    offered = public(source)
+    if is_test(source.path):
+        yield from any_file(source)
+    elif offered:
+        yield (
+            "untested",
+            offered[0].lineno,
+            f"{counted(len(offered), 'public name')} in the module",
+            len(offered),
+        )
 
 
 def public(source: Source) -> list[Function | ast.ClassDef]:
@@ -523,40 +470,11 @@ def public(source: Source) -> list[Function | ast.ClassDef]:
     return [one for one in body if isinstance(one, Function | ast.ClassDef) and not one.name.startswith("_")]
 
 
-# --- small words -----------------------------------------------------------------------------------------------------
-
-
 def is_test(path: str) -> bool:
     """Tell whether a file belongs to the tests."""
     at = PurePosixPath(path)
-    named = at.name == "conftest.py" or at.stem.startswith("test_") or at.stem.endswith("_test")
+    named = at.stem.startswith("test_") or at.stem.endswith("_test") or at.stem == "conftest"
     return named or not {"test", "tests"}.isdisjoint(at.parts[:-1])
-
-
-def assignment(case: Case, desk: str) -> Job:
-    """The job of a lead: tests read tests and, for what they leave out, all modules; docs read pages and docstrings."""
-    wanted = {
-        "code": lambda path: not is_test(path) and not path.endswith((".md", ".rst")),
-        "docs": lambda path: not is_test(path) and path.endswith((".md", ".rst", ".py")),
-        "tests": lambda path: is_test(path) or path.endswith(".py"),
-    }[desk]
-    files = tuple(filter(wanted, case.files))
-    return Job(objective=f"Review the {desk} of {case.root}", desk=desk, root=case.root, sources=files)
-
-
-def merged(parts: Iterable[tuple[tuple[str, ...], Any]]) -> Review:
-    """Put reviews together; where a reader failed, its files are unread."""
-    done = [(paths, part) for paths, part in parts]
-    good = [part for _, part in done if isinstance(part, Review)]
-    failed = [
-        Unread(at, part.reason.text) for paths, part in done if not isinstance(part, Review) for at in paths
-    ]
-    return Review(
-        finding="merged",
-        findings=tuple(found for part in good for found in part.findings),
-        unread=(*(found for part in good for found in part.unread), *failed),
-        words=tuple(sorted({word for part in good for word in part.words})),
-    )
 
 
 def counted(count: int, noun: str) -> str:
@@ -566,24 +484,10 @@ def counted(count: int, noun: str) -> str:
 
 def span(text: str) -> str:
     """Show a text as code in one line, whatever is in it."""
-    shown = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     pad = " " * (len(fence) > 1 or not shown.strip())
     return f"{fence}{pad}{shown}{pad}{fence}"
-
-
-def section(review: Review, verified: set[object]) -> Iterator[str]:
-    """The part of the report for one lead."""
-    more = dict(review.more)
-    for rule in WHY:
-        kept = [found for found in review.findings if found.rule == rule and found in verified]
-        if kept:
-            yield from ("", f"### {rule.capitalize()}", "", WHY[rule], "")
-            for found in kept:
-                yield f"- {span(f'{found.path}:{found.line}')}{found.says and ': '}{found.says}"
-                yield f"  {span(found.quote)}"
-            if rule in more:
-                yield f"- and {more[rule]:,} more like these"
 
 
 RULES: Final[dict[str, Callable[[Source], Hits]]] = {
@@ -591,22 +495,29 @@ RULES: Final[dict[str, Callable[[Source], Hits]]] = {
     "docs": docs_rules,
     "tests": tests_rules,
 }
+BUSINESS: Final[dict[str, Callable[[str], bool]]] = {  # which files each desk reads
+    "code": lambda path: not is_test(path) and not path.endswith((".md", ".rst")),
+    "docs": lambda path: not is_test(path) and path.endswith((".md", ".rst", ".py")),
+    "tests": lambda path: is_test(path) or path.endswith(".py"),
+}
 
-crew = Graph(
-    "crew",
-    START.map(read, over=sources, join=gather, max_items=CREW_FILES, failure="collect"),
-    gather >> END,
-    context=Desk,
-    enter=take_job,
-    output=Review,
-)
-code, docs, tests = desk("code"), desk("docs"), desk("tests")
+
+def team(name: str) -> Graph[Desk]:
+    """A lead with its crews: a team, and one node of the director's team."""
+    crews = lead.delegates(crew, max_hops=CREWS, brief=Job, report=Review)
+    return Graph(name, START >> lead, crews, lead >> END, context=Desk, enter=take_job, output=Review)
+
+
+gather = Join("gather", reduce=merged)
+lanes = START.map(read, over=files_of, join=gather, max_items=CREW_FILES, failure="collect")
+crew = Graph("crew", lanes, gather >> END, context=Desk, enter=take_job, output=Review)
+leads = (team("code"), team("docs"), team("tests"))
 graph = Graph(
     "repo_review",
     START >> survey >> director,
-    director.delegates(code, docs, tests, max_hops=1, brief=Job, report=Review, into="reports"),
+    director.delegates(*leads, max_hops=1, brief=Job, report=Review, into="reports"),
     director.map(
-        check, over=citations, join=write, max_items=LISTED * len(WHY) * len(RULES), failure="collect"
+        check, over=citations, join=write, max_items=SHOWN * len(WHY) * len(leads), failure="collect"
     ),
     write >> END,
     context=Case,
@@ -616,4 +527,7 @@ graph = Graph(
 )
 
 if __name__ == "__main__":
-    print(run_sync(graph, Case(folder=sys.argv[1])).output)
+    try:
+        print(run_sync(graph, Case(folder=sys.argv[1] if sys.argv[1:] else ".")).output)
+    except FileNotFoundError as error:
+        sys.exit(str(error))

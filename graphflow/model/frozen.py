@@ -181,3 +181,56 @@ def _first(kinds: Iterable[Any], seen: frozenset[Any]) -> tuple[str, str] | None
 
 def _name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
+
+
+_PROVED: dict[type, bool] = dict.fromkeys((str, bytes, int, float, complex, bool, type(None), decimal.Decimal), True)
+"""What is known of the values of a class: True for immutable as such, False for one that must be looked into."""
+
+
+def mutable_value(value: Any) -> tuple[str, str, str] | None:
+    """Find what could be changed in a value that one node gives to others.
+
+    Returns:
+        Where it is, what was found and what to use instead; or None if nothing in the value can be changed.
+
+    >>> mutable_value(("a", [1]))
+    ('[1]', 'list is mutable', 'tuple[T, ...]')
+    >>> mutable_value(("a", 1)) is None
+    True
+    """
+    if _PROVED.get(type(value)):
+        return None
+    return _mutable_value(value, "")
+
+
+def _mutable_value(value: Any, where: str) -> tuple[str, str, str] | None:
+    kind = type(value)
+    known = _PROVED.get(kind)
+    if known is None:
+        known = _PROVED[kind] = _proved(kind)
+    if known:
+        return None
+    if isinstance(value, (tuple, frozenset)):
+        parts: Iterable[tuple[str, Any]] = ((f"[{index}]", item) for index, item in enumerate(value))
+    elif isinstance(value, FrozenDict):
+        parts = ((f"[{key!r}]", item) for key, item in value.items())
+    elif isinstance(value, BaseModel) and value.model_config.get("frozen"):
+        parts = ((f".{name}", getattr(value, name)) for name in type(value).model_fields)
+    elif dataclasses.is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]  # not in the stubs
+        parts = ((f".{item.name}", getattr(value, item.name)) for item in dataclasses.fields(value))
+    else:
+        found = mutable_part(kind) or (f"{_name(kind)} may be mutable", "a frozen pydantic model or a frozen dataclass")
+        return (where or "the value itself", *found)
+    return next((found for step, item in parts if (found := _mutable_value(item, where + step)) is not None), None)
+
+
+def _proved(kind: type) -> bool:
+    """Tell whether no value of a class can hold anything mutable, by its declared types alone."""
+    if issubclass(kind, (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType)):
+        return not issubclass(kind, types.ModuleType)
+    if kind in (tuple, frozenset, FrozenDict):
+        return False
+    try:
+        return mutable_part(kind) is None
+    except (NameError, TypeError):  # annotations that cannot be resolved prove nothing
+        return False

@@ -18,7 +18,7 @@ from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left, State
 from graphflow.runtime.commands import Command
-from graphflow.runtime.ledger import Amount, Meter, budget_of
+from graphflow.runtime.ledger import Amount, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
     Closing,
     Counters,
@@ -90,7 +90,7 @@ class Core:
         """Return what a node standing there sees."""
         frame = token.frame
         meter = frame.meter
-        snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else None
+        snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
         return State(
             token.context if context is None else context, inbox, path, turn, frame.depth,
             (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
@@ -284,16 +284,10 @@ def failure_of(error: BaseException, code: str = "failed", limit: float | None =
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
 
 
-def _left(snapshot: tuple[tuple[Amount | None, ...], ...] | None, frame: Frame, hops: int, handoffs: int) -> Left:
-    least: list[Amount | None] = [None] * 6
-    for meter in snapshot or ():
-        for dimension, amount in enumerate(meter):
-            seen = least[dimension]
-            if amount is not None and (seen is None or amount < seen):
-                least[dimension] = max(amount, type(amount)(0))
+def _left(snapshot: Snapshot, frame: Frame, hops: int, handoffs: int) -> Left:
     graph = frame.tables.graph
     return Left(
-        budget_of(least),  # type: ignore[arg-type]  # None is no bound
+        least_free(snapshot),
         frame.depth_left,
         None if graph.max_hops is None else graph.max_hops - hops,
         None if graph.max_handoffs is None else graph.max_handoffs - handoffs,

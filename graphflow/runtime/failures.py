@@ -331,30 +331,40 @@ class Failures(Core):
                 root.meter.release((1, 0, 0, 0, 0, 0), pending=False)
             if status != "exhausted":
                 root.closed = True
-            self.account(root)
         self.ended = RunEnded(status, reason)
         self.decisions.append(self.ended)
         self.commands.append(EndRun())
 
     def account(self, frame: Frame) -> None:
-        """Add a frame's spending to the tables by node and by edge."""
+        """Add a closed frame's spending to the tables by node and by edge, and to the frame around it."""
+        owner = frame.owner
+        assert owner is not None  # noqa: S101 - the root's frame is added when somebody asks
+        total = self._add_visits(frame, self.spent_by_node)
+        outer = owner.token.frame
+        outer.spent = _sum(outer.spent, total)
+        if frame.edge is not None:
+            edge = "/".join((*names(outer.path), str(frame.edge)))
+            self.spent_by_edge[edge] = _sum(self.spent_by_edge.get(edge), total)
+
+    def spending(self) -> dict[str, list[Amount]]:
+        """Return what every node has spent so far, by the names of its path."""
+        table = {name: list(spent) for name, spent in self.spent_by_node.items()}
+        if self.root is not None:
+            self._add_visits(self.root, table)
+        return table
+
+    @staticmethod
+    def _add_visits(frame: Frame, table: dict[str, list[Amount]]) -> list[Amount]:
+        """Add the node runs of a frame's own nodes to a table; return what was spent in the frame in all."""
         total: list[Amount] = list(frame.spent or _nothing())
         where = names(frame.path)
         for key, count in frame.visits.items():
             name, retries = (key, False) if isinstance(key, str) else (key[0], key[1] == "retries")
-            spent = self.spent_by_node.setdefault("/".join((*where, name)), _nothing())
-            spent[RUNS] += count
-            total[RUNS] += count
-            if retries:
-                spent[RETRIES] += count
-                total[RETRIES] += count
-        frame.visits = dict.fromkeys(frame.visits, 0) if frame.owner is None else frame.visits
-        if frame.owner is not None:
-            outer = frame.owner.token.frame
-            outer.spent = _sum(outer.spent, total)
-            if frame.edge is not None:
-                edge = "/".join((*names(outer.path), str(frame.edge)))
-                self.spent_by_edge[edge] = _sum(self.spent_by_edge.get(edge), total)
+            spent = table.setdefault("/".join((*where, name)), _nothing())
+            for dimension in (RUNS, RETRIES) if retries else (RUNS,):
+                spent[dimension] += count
+                total[dimension] += count
+        return total
 
 
 def _nothing() -> list[Amount]:

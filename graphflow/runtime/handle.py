@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, TypeVar
@@ -21,7 +21,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Report
-from graphflow.model.frozen import FrozenDict, Json
+from graphflow.model.frozen import Json
 from graphflow.model.ids import new_run_id, parse_path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.runtime.clock import RealClock
@@ -158,11 +158,11 @@ class Run(Generic[C]):
 
     @property
     def spent(self) -> Spending:
-        """What the run has spent so far; the tables by node and edge are complete when it has ended."""
+        """What the run has spent so far; the table by edge names what has closed."""
         fold = self._runner.fold
         root = fold.root
         total = Budget() if root is None else budget_of(root.meter.spent)
-        return Spending(total, _table(fold.spent_by_node), _table(fold.spent_by_edge))
+        return Spending(total, fold.spending, fold.spent_by_edge.copy)
 
     # --- people ---
 
@@ -215,10 +215,6 @@ class Run(Generic[C]):
     def __repr__(self) -> str:
         """Show graph and id."""
         return f"<Run {self.run_id!r} of {self._graph.name!r}>"
-
-
-def _table(spent: Mapping[str, Any]) -> FrozenDict[str, Budget]:
-    return FrozenDict({name: budget_of(amounts) for name, amounts in sorted(spent.items())})
 
 
 _Host = Callable[[Callable[[], Awaitable[None]]], None]

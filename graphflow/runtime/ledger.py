@@ -12,7 +12,7 @@ for an escalation stand as reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -21,6 +21,8 @@ from graphflow.model.ids import Path
 
 Amount: TypeAlias = int | Decimal
 Amounts: TypeAlias = tuple[Amount, ...]
+
+Snapshot: TypeAlias = "tuple[tuple[Meter, Amounts, Amounts], ...]"
 
 RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
 _ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
@@ -62,9 +64,11 @@ class Meter:
             yield meter
             meter = None if meter.split else meter.parent
 
-    def snapshot(self) -> tuple[tuple[Amount | None, ...], ...]:
-        """Return what is free on every meter that counts, for `state.left`."""
-        return tuple(tuple(map(meter.free, range(6))) for meter in self.chain() if meter.bounded)
+    def snapshot(self) -> Snapshot:
+        """Return what every meter that counts here has spent and reserved, for `state.left`."""
+        if self.parent is None:
+            return ((self, tuple(self.spent), tuple(self.reserved)),)
+        return tuple((meter, tuple(meter.spent), tuple(meter.reserved)) for meter in self.chain() if meter.bounded)
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
@@ -144,6 +148,18 @@ def amounts_of(budget: Budget | None) -> Amounts:
     return tuple(getattr(budget, name) or zero for name, zero in zip(ADDITIVE, _ZERO, strict=True))
 
 
-def budget_of(amounts: list[Amount] | Amounts) -> Budget:
-    """Return amounts as a budget."""
+def budget_of(amounts: Sequence[Amount | None]) -> Budget:
+    """Return amounts as a budget; None is no bound."""
     return Budget(**dict(zip(ADDITIVE, amounts, strict=True)))  # type: ignore[arg-type]  # by name
+
+
+def least_free(snapshot: Snapshot) -> Budget:
+    """Return what was free on every meter of a snapshot at once; a dimension that none bounds is None."""
+    least: list[Amount | None] = [None] * 6
+    for meter, spent, reserved in snapshot:
+        for dimension, granted in enumerate(meter.granted):
+            if granted is not None:
+                free = max(granted - spent[dimension] - reserved[dimension], type(granted)(0))
+                seen = least[dimension]
+                least[dimension] = free if seen is None else min(seen, free)
+    return budget_of(least)

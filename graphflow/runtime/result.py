@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -10,8 +12,10 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
+from graphflow.runtime.ledger import Amount, budget_of
 
 C_co = TypeVar("C_co", bound=Context, covariant=True)
+Amounts = dict[str, list[Amount]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +35,33 @@ class Question:
     schema: Any
 
 
-@dataclass(frozen=True, slots=True)
 class Spending:
-    """What a run spent.
+    """What a run spent; the tables are made when they are asked for.
 
     Attributes:
         total: over the whole tree.
         by_node: by the names of the path of each node, joined with "/".
-        by_edge: inside each delegation or nested graph, by the edge that opened it.
+        by_edge: inside each delegation or nested graph that has closed, by the edge that opened it.
     """
 
-    total: Budget
-    by_node: FrozenDict[str, Budget]
-    by_edge: FrozenDict[str, Budget]
+    def __init__(self, total: Budget, nodes: Callable[[], Amounts], edges: Callable[[], Amounts]) -> None:
+        """Take the total, and what makes the tables."""
+        self.total = total
+        self._nodes, self._edges = nodes, edges
+
+    @functools.cached_property
+    def by_node(self) -> FrozenDict[str, Budget]:
+        """What each node spent."""
+        return FrozenDict({name: budget_of(amounts) for name, amounts in sorted(self._nodes().items())})
+
+    @functools.cached_property
+    def by_edge(self) -> FrozenDict[str, Budget]:
+        """What was spent behind each edge that opened a frame."""
+        return FrozenDict({name: budget_of(amounts) for name, amounts in sorted(self._edges().items())})
+
+    def __repr__(self) -> str:
+        """Show the total."""
+        return f"Spending({self.total!r})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, MapOut, NextOut
 from graphflow.model.contract import Reason, Report
+from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.state import Message
@@ -225,6 +226,8 @@ class Visits(Core):
             self._finish(visit, NOTHING, None)
         elif kind is Update:
             self._finish(visit, NOTHING, outcome)
+        elif kind is Handoff and (found := mutable_value(outcome.note)) is not None:
+            self.attempt_failed(visit, self._not_frozen(visit, "note", found))
         elif kind is Delegate or kind is Handoff or kind is Pause:
             changed = self._updated(visit, outcome.update, NOTHING)
             if changed is None:
@@ -239,6 +242,15 @@ class Visits(Core):
                 self._pause(visit, outcome)
         else:
             self._finish(visit, outcome, None)
+
+    def _not_frozen(self, visit: Visit, what: str, found: tuple[str, str, str]) -> Trouble:
+        """Return the failure of a node that gave something that its receivers could change."""
+        where, what_found, instead = found
+        error = ContractError(
+            f"the {what} of {path_text(visit.path)!r} could be changed by whoever gets it: at {where}, {what_found}; "
+            f"use {instead}."
+        )
+        return self.trouble("invalid_value", error, visit.path)
 
     def _updated(self, visit: Visit, update: Update | None, output: Any) -> tuple[Any, tuple[Written, ...]] | None:
         """Return the context with an update applied, and what was written; None if the attempt failed on it."""
@@ -275,6 +287,9 @@ class Visits(Core):
     def _finish(self, visit: Visit, output: Any, update: Update | None) -> None:
         """End a visit well, if its update, its report and its next edge allow."""
         token = visit.token
+        if output is not NOTHING and (found := mutable_value(output)) is not None:
+            self.attempt_failed(visit, self._not_frozen(visit, "output", found))
+            return
         if type(output) is Report and output.status == "failed":
             text = output.reason.text if output.reason is not None else "no reason given"
             error = ReportedFailure(f"{path_text(visit.path)!r} reported a failure: {text}")

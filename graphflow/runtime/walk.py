@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from graphflow.errors import ConflictError, JoinUnmet
+from graphflow.errors import ConflictError, ContractError, JoinUnmet
 from graphflow.events import EdgeTaken, NodeSkipped, ScopeClosed, ScopeOpened, TimerSet
 from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, Key, MapOut, NextOut, Out
 from graphflow.model.contract import Code, Reason, Report
+from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Message
 from graphflow.nodes.edges import Terminal
@@ -65,7 +66,7 @@ class Walk(Core):
             case ForkOut():
                 return tuple(edge for edge in out.edges if edge.test is None or edge.test(state))
             case MapOut():
-                return tuple(out.over(state))
+                return _frozen_items(tuple(out.over(state)))
             case NextOut():
                 return out.edge
 
@@ -487,3 +488,16 @@ def alive(token: Token) -> bool:
     if scope is not None and (scope.closing is not None or scope.live.get(token.branch) is not token):
         return False
     return not token.frame.closed
+
+
+def _frozen_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a map's items.
+
+    Raises:
+        ContractError: if one of them could be changed by its lane.
+    """
+    found = mutable_value(items)
+    if found is not None:
+        msg = f"a map's items could be changed by their lanes: at {found[0]}, {found[1]}; use {found[2]}."
+        raise ContractError(msg)
+    return items

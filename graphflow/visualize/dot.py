@@ -16,7 +16,7 @@ from graphflow.visualize.drawing import (
     ProblemLike,
     drawing_of,
 )
-from graphflow.visualize.overlay import STANDINGS, Overlay, Standing, overlay_of
+from graphflow.visualize.overlay import STANDINGS, Overlay, overlay_of
 from graphflow.visualize.style import (
     ALARM,
     DASHED,
@@ -185,30 +185,25 @@ def _legend(drawing: Drawing, overlay: Overlay | None) -> str:
     """Explain the kinds of edges and the states that occur, and list the problems."""
     kinds = {edge.kind for edge in drawing.edges}
     looks = [look for kind, look in EDGE_LOOKS.items() if kind in kinds]
-    parts = [
-        _table(
-            f'<TD ALIGN="LEFT">{_font(look.glyph, look.color, 10)}&#160;{_font(look.meaning, SOFT, 9)}</TD>'
-            for look in looks
-        )
-    ]
+    lines = _in_rows(_sign(look.glyph, look.color, look.meaning) for look in looks)
     if overlay is not None:
         nodes = [node.id for node in drawing.nodes if node.kind not in PSEUDO]
         found = {overlay.standing(place) for place in (*nodes, *(graph.id for graph in drawing.graphs[1:]))}
-        parts.append(_table(_standing_cell(standing) for standing in STANDINGS if standing in found))
-    lines = [_font(line, ALARM, 9) for problem in drawing.problems for line in wrap(f"! {problem}", 90, 3)]
-    parts.append(_table((f'<TD ALIGN="LEFT">{line}</TD>' for line in lines), columns=1))
-    rows = [f'<TR><TD ALIGN="LEFT">{part}</TD></TR>' for part in parts if part]
-    return f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="0">{"".join(rows)}</TABLE>' if rows else ""
+        signs = [
+            (STANDING_LOOKS[standing].line, STANDING_WORDS[standing])
+            for standing in STANDINGS
+            if standing in found
+        ]
+        lines += _in_rows(_sign("■", color, words) for color, words in signs)
+    lines += [_font(line, ALARM, 9) for problem in drawing.problems for line in wrap(f"! {problem}", 90, 3)]
+    rows = "".join(f'<TR><TD ALIGN="LEFT">{line}</TD></TR>' for line in lines)
+    return f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="3">{rows}</TABLE>' if rows else ""
 
 
-def _standing_cell(standing: Standing) -> str:
-    look = STANDING_LOOKS[standing]
-    colours = f'BORDER="1" COLOR="{look.line}" BGCOLOR="{look.fill}"'
-    return f'<TD ALIGN="LEFT" {colours}>{_font(STANDING_WORDS[standing], look.text, 9)}</TD>'
+def _sign(glyph: str, color: str, words: str) -> str:
+    return f"{_font(glyph, color, 10)}&#160;{_font(words, SOFT, 9)}"
 
 
-def _table(cells: Iterable[str], columns: int = 3) -> str:
-    every = list(cells)
-    rows = ["".join(every[at : at + columns]) for at in range(0, len(every), columns)]
-    inner = "".join(f"<TR>{row}</TR>" for row in rows)
-    return f'<TABLE BORDER="0" CELLSPACING="4" CELLPADDING="2">{inner}</TABLE>' if rows else ""
+def _in_rows(signs: Iterable[str], columns: int = 4) -> list[str]:
+    every = list(signs)
+    return [("&#160;" * 5).join(every[at : at + columns]) for at in range(0, len(every), columns)]

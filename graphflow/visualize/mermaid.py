@@ -37,11 +37,11 @@ NAME_WIDTH: Final = 28
 FACT_WIDTH: Final = 34
 
 # Markdown, HTML, entities, icons, comments and links all begin with a sign: every sign becomes an entity, but
-# for those inside a word that begin none. The letters are what Mermaid itself puts in the place of an entity.
-_SIGN: Final = re.compile(
-    r"[\x21-\x2b\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7e\xb6\ufb02]|(?<!\w)-|-(?!\w)|(?<!\d),|,(?!\d)"
-)
+# for those inside a word that begin none.
+_SIGN: Final = re.compile(r"[\x21-\x2b\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7e]|(?<!\w)-|-(?!\w)|(?<!\d),|,(?!\d)")
 _INNER: Final = re.compile(r"(?<=[^\W_])_(?=[^\W_])|(?<=\d)\.(?=\d)")
+# What Mermaid looks for after it has put the signs back: its own marks for them, and the names of icons.
+_OWN: Final = re.compile("(?<=\ufb02)(?=\xb0)|(?<=\xb6)(?=\xdf)|(?<=#58;)(?=fa-)")
 
 
 def to_mermaid(
@@ -70,7 +70,8 @@ def escaped(text: str) -> str:
     '#60;b#62;#34;read_file#34;#60;#47;b#62;'
     """
     kept = {found.start() for found in _INNER.finditer(text)}
-    return _SIGN.sub(lambda found: found[0] if found.start() in kept else f"#{ord(found[0])};", text)
+    safe = _SIGN.sub(lambda found: found[0] if found.start() in kept else f"#{ord(found[0])};", text)
+    return _OWN.sub("\N{WORD JOINER}", safe)
 
 
 @dataclass(frozen=True, slots=True)

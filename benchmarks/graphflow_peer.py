@@ -1,0 +1,150 @@
+"""Our product in the benchmark of the field: each workload written as a user would write it, all defaults on.
+
+`CASES` maps a workload to a factory that builds what a user builds once and returns a case whose `run()` is timed. What
+each workload must do stands beside its factory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import anyio
+from common import Case, hier, msg  # the measuring side's own module
+from pydantic import BaseModel, ConfigDict
+
+from graphflow import END, START, Budget, Context, Graph, Join, State, Update, append, node, run, when
+
+BUDGET = Budget(node_runs=1_000_000, tokens=1_000_000_000)
+
+
+class Items(Context):
+    """What the walks append to."""
+
+    items: Annotated[tuple[int, ...], append] = ()
+
+
+class Message(BaseModel):
+    """One message of about 1 KB."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: str
+    content: str
+
+
+class Talk(Context):
+    """A state that grows."""
+
+    items: Annotated[tuple[Message, ...], append] = ()
+
+
+class Empty(Context):
+    """Nothing: the branches only give outputs."""
+
+
+@node
+async def step(state: State[Items]) -> Update:
+    """Append the int 1."""
+    return Update(items=1)
+
+
+def case(graph: Graph[Any], context: Context, read: Callable[[Any], Any], expect: Any) -> Any:
+    """Return a case that runs a graph and reads its answer."""
+
+    async def once() -> Any:
+        return read(await run(graph, context))
+
+    return Case(once, expect)
+
+
+def w1_chain(n: int) -> Any:
+    """Build `n` different nodes in a row; each appends the int 1."""
+    chain = START >> step.named("n0")
+    for index in range(1, n):
+        chain = chain >> step.named(f"n{index}")
+    graph = Graph("chain", chain >> END, context=Items, budget=BUDGET)
+    return case(graph, Items(), lambda result: len(result.context.items), n)
+
+
+def w1_loop(n: int) -> Any:
+    """Build one node that is visited `n` times."""
+
+    def more(state: State[Items]) -> bool:
+        return len(state.context.items) < n
+
+    loop = step.choose(when(more, step, max_hops=n), default=END)
+    graph = Graph("loop", START >> step, loop, context=Items, budget=BUDGET)
+    return case(graph, Items(), lambda result: len(result.context.items), n)
+
+
+def fan(n: int, body: Callable[[State[Empty]], Awaitable[int]], expect: int) -> Any:
+    """Build a map of `n` lanes whose join sums."""
+    total = Join("total", reduce=sum)
+    spread = node(name="spread")(_nothing)
+    lane = node(name="lane")(body)
+    mapped = spread.map(lane, over=lambda _: range(n), join=total, max_items=n)
+    graph = Graph("fan", START >> spread, mapped, total >> END, context=Empty, budget=BUDGET)
+    return case(graph, Empty(), lambda result: result.output, expect)
+
+
+async def _nothing(state: State[Empty]) -> None:
+    """Do nothing: the map does the work."""
+
+
+def w2(n: int) -> Any:
+    """One to `n` branches; branch i yields i."""
+
+    async def give(state: State[Empty]) -> int:
+        value: int = state.inbox[0].value
+        return value
+
+    return fan(n, give, sum(range(n)))
+
+
+def w3(n: int, ms: int = 50) -> Any:
+    """As W2; each branch sleeps and yields 1."""
+
+    async def sleep(state: State[Empty]) -> int:
+        await anyio.sleep(ms / 1000)
+        return 1
+
+    return fan(n, sleep, n)
+
+
+@node
+async def leaf(state: State[Empty]) -> int:
+    """Yield 1."""
+    return 1
+
+
+def w4(b: int = 4, d: int = 4) -> Any:
+    """Build supervisors of supervisors: every level a graph of its own, `b` children in parallel, summed on the way up."""
+
+    def level(depth: int, name: str) -> Graph[Empty]:
+        children = [
+            leaf.named(f"leaf{index}") if depth == 1 else level(depth - 1, f"team{index}") for index in range(b)
+        ]
+        total = Join("total", reduce=sum)
+        budget = BUDGET if depth == d else None
+        return Graph(name, START >> tuple(children) >> total >> END, context=Empty, budget=budget)
+
+    return case(level(d, "company"), Empty(), lambda result: result.output, hier(b, d)[1])
+
+
+def w5(n: int) -> Any:
+    """Build a loop whose every hop appends a message of 1 KB."""
+
+    def more(state: State[Talk]) -> bool:
+        return len(state.context.items) < n
+
+    @node
+    async def say(state: State[Talk]) -> Update:
+        return Update(items=Message(**msg(len(state.context.items))))
+
+    graph = Graph("talk", START >> say, say.choose(when(more, say, max_hops=n), default=END), context=Talk, budget=BUDGET)
+    return case(graph, Talk(), lambda result: len(result.context.items), n)
+
+
+CASES = {"W1_chain": w1_chain, "W1_loop": w1_loop, "W2": w2, "W3": w3, "W4": w4, "W5": w5}
+skip = {"W6": "stored journals come with the next but one issue", "W8": "agents come with the next issue"}
