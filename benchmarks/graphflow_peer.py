@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import anyio
-from common import Case, hier, msg  # the measuring side's own module
+from common import Case, hier, msg  # type: ignore[import-not-found]  # the measuring side's own module
+
+# pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 from pydantic import BaseModel, ConfigDict
 
 from graphflow import END, START, Budget, Context, Graph, Join, State, Update, append, node, run, when
@@ -83,7 +85,7 @@ def fan(n: int, body: Callable[[State[Empty]], Awaitable[int]], expect: int) -> 
     total = Join("total", reduce=sum)
     spread = node(name="spread")(_nothing)
     lane = node(name="lane")(body)
-    mapped = spread.map(lane, over=lambda _: range(n), join=total, max_items=n)
+    mapped: Any = spread.map(lane, over=lambda _: range(n), join=total, max_items=n)
     graph = Graph("fan", START >> spread, mapped, total >> END, context=Empty, budget=BUDGET)
     return case(graph, Empty(), lambda result: result.output, expect)
 
@@ -119,7 +121,7 @@ async def leaf(state: State[Empty]) -> int:
 
 
 def w4(b: int = 4, d: int = 4) -> Any:
-    """Build supervisors of supervisors: every level a graph of its own, `b` children in parallel, summed on the way up."""
+    """Build supervisors of supervisors: every level a graph, `b` children in parallel, summed on the way up."""
 
     def level(depth: int, name: str) -> Graph[Empty]:
         children = [
@@ -140,9 +142,12 @@ def w5(n: int) -> Any:
 
     @node
     async def say(state: State[Talk]) -> Update:
-        return Update(items=Message(**msg(len(state.context.items))))
+        text: dict[str, str] = msg(len(state.context.items))
+        return Update(items=Message(**text))
 
-    graph = Graph("talk", START >> say, say.choose(when(more, say, max_hops=n), default=END), context=Talk, budget=BUDGET)
+    graph = Graph(
+        "talk", START >> say, say.choose(when(more, say, max_hops=n), default=END), context=Talk, budget=BUDGET
+    )
     return case(graph, Talk(), lambda result: len(result.context.items), n)
 
 

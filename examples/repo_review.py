@@ -10,6 +10,7 @@ import ast
 import os
 import re
 import sys
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -37,10 +38,29 @@ from graphflow import (
 )
 
 CREWS, CREW_FILES, MAX_BYTES = 10, 100, 1_000_000
-TANGLED: Final = 40  # branches of one function, those of its inner functions too
-LISTED: Final = 10  # unread files of one reason that are named
-SHOWN: Final = 3  # findings of one kind, for each lead; the others are counted
+SHOWN, LISTED, TANGLED = 3, 10, 40  # findings of a kind, unread files of a reason, branches of a function
 FREE: Final = Budget(model_calls=0, tool_calls=0)
+WHY: Final = {  # what each kind is about and what to do, the heaviest first
+    "does not parse": "Python cannot import this file. Correct it, or say which version it is for.",
+    "merge conflict": "A merge was not finished. Keep one side.",
+    "lost comparison": "The result is thrown away, so nothing can fail here. Assert it, or delete the line.",
+    "dead assert": "The block ends when the error is raised, so this never runs. Move it out of the block.",
+    "lost error": "Every error ends here without a word. Name those you expect, or say why in a comment.",
+    "lost task": "Nothing keeps this task: it may vanish before it is done, its error too. Keep a reference.",
+    "shared default": "All calls share this one value. Use None, and make a new one in the body.",
+    "wrong default": "Callers believe the docstring. Correct the one of the two that is wrong.",
+    "dead link": "It leads nowhere. Correct the path.",
+    "doubled word": "A slip. Delete one of the two.",
+    "undocumented": "Readers have to guess what these promise. Write a sentence for each.",
+    "untested": "No test here names this module or anything public in it. Begin with a test for this one.",
+    "tangled": "More ways through than one can hold in mind. Take inner parts out and give them names.",
+    "left behind": "Somebody meant to come back. Do it, or write an issue and name it here.",
+}
+BUSINESS: Final[dict[str, Callable[[str], bool]]] = {  # which files each desk reads
+    "code": lambda path: not is_test(path) and not path.endswith((".md", ".rst")),
+    "docs": lambda path: not is_test(path) and path.endswith((".md", ".rst", ".py")),
+    "tests": lambda path: is_test(path) or path.endswith(".py"),
+}
 
 
 class Unread(NamedTuple):
@@ -48,7 +68,7 @@ class Unread(NamedTuple):
 
     path: str
     reason: str
-    count: int = 1
+    files: int = 1
 
 
 class Finding(NamedTuple):
@@ -105,19 +125,11 @@ async def survey(state: State[Case], step: Step) -> Update:
 @node
 def director(state: State[Case]) -> Delegate | None:
     """Give each lead the files that are its business; the reports come back into the context."""
-    case = state.context
-    if state.turn:
-        return None
-    jobs = [
-        Job(
-            objective=f"Review the {desk}",
-            desk=desk,
-            root=case.root,
-            sources=tuple(filter(wanted, case.files)),
-        )
-        for desk, wanted in BUSINESS.items()
-    ]
-    return Delegate(*(Call(job.desk, job) for job in jobs))
+    case, calls = state.context, []
+    for desk, wanted in BUSINESS.items():
+        files = tuple(filter(wanted, case.files))
+        calls.append(Call(desk, Job(objective=f"Review the {desk}", desk=desk, root=case.root, sources=files)))
+    return Delegate(*calls) if state.turn == 0 else None
 
 
 @node
@@ -163,7 +175,7 @@ def write(state: State[Case]) -> str:
     struck = len(citations(state)) - len(verified)
     lines = [
         f"# Review of {span(case.folder)}\n",
-        f"{counted(len(verified), 'finding')} shown, each checked against the files once more; {struck} struck out.",
+        f"{counted(len(verified), 'finding')} shown, each checked once more; {struck} struck out.",
     ]
     unread = set(case.unread)
     for desk, report in zip(BUSINESS, case.reports, strict=True):
@@ -174,9 +186,9 @@ def write(state: State[Case]) -> str:
     lines.append("\n## Not read\n" if unread else "\nEvery file was read.")
     for reason in sorted({found.reason for found in unread}):
         group = sorted(found for found in unread if found.reason == reason)
-        names = [span(path) + f" ({count:,})" * (count > 1) for path, _, count in group]
+        names = [span(path) + f" ({files:,})" * (files > 1) for path, _, files in group]
         rest = [f"{len(names) - LISTED:,} more"] if names[LISTED:] else []
-        total = sum(found.count for found in group)
+        total = sum(found.files for found in group)
         lines.append(f"- {reason}, {total:,} in all: {', '.join(names[:LISTED] + rest)}")
     return "\n".join(lines)
 
@@ -212,9 +224,7 @@ def take_job(state: State[Any]) -> Desk:
 def merged(reviews: tuple[Any, ...]) -> Review:
     """Put together what several brought back; one that failed says where it stood in the run."""
     good = [one for one in reviews if isinstance(one, Review)]
-    failed = [
-        Unread(one.reason.path, one.reason.text) for one in reviews if isinstance(one, Report) and one.reason
-    ]
+    failed = [Unread(one.reason.path, one.reason.text) for one in reviews if isinstance(one, Report) and one.reason]
     return Review(
         finding=f"{len(good)} parts",
         findings=tuple(found for one in good for found in one.findings),
@@ -223,7 +233,30 @@ def merged(reviews: tuple[Any, ...]) -> Review:
     )
 
 
-# --- what the effects do outside ---------------------------------------------------------------------------------
+def team(name: str) -> Graph[Desk]:
+    """A lead with its crews: a team, and one node of the director's team."""
+    crews = lead.delegates(crew, max_hops=CREWS, brief=Job, report=Review)
+    return Graph(name, START >> lead, crews, lead >> END, context=Desk, enter=take_job, output=Review)
+
+
+gather = Join("gather", reduce=merged)
+lanes = START.map(read, over=files_of, join=gather, max_items=CREW_FILES, failure="collect")
+crew = Graph("crew", lanes, gather >> END, context=Desk, enter=take_job, output=Review)
+leads = (team("code"), team("docs"), team("tests"))
+graph = Graph(
+    "repo_review",
+    START >> survey >> director,
+    director.delegates(*leads, max_hops=1, brief=Job, report=Review, into="reports"),
+    director.map(check, over=citations, join=write, max_items=SHOWN * len(WHY) * len(leads), failure="collect"),
+    write >> END,
+    context=Case,
+    output=str,
+    budget=Budget(node_runs=4_000, seconds=300),
+    max_depth=2,
+)
+
+
+# --- what the effects do outside -----------------------------------------------------------------------------
 
 
 def walk(folder: str) -> Case:
@@ -295,11 +328,10 @@ def open_source(root: str, path: str) -> Source:
     if len(data) > MAX_BYTES or b"\0" in data:
         raise ValueError(f"larger than {MAX_BYTES:,} bytes" if len(data) > MAX_BYTES else "binary")
     text = data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    warnings.filterwarnings(
-        "ignore", module="<reviewed>"
-    )  # what the parser remarks is not about this program
+    warnings.filterwarnings("ignore", module="<reviewed>")  # what the parser remarks is not about this program
     try:
-        tree = ast.parse(text if path.endswith(".py") else "", "<reviewed>")
+        with PARSING:
+            tree = ast.parse(text if path.endswith(".py") else "", "<reviewed>")
     except SyntaxError as error:
         return Source(root, path, text.split("\n"), [], error)
     return Source(root, path, text.split("\n"), list(ast.walk(tree)))
@@ -327,42 +359,27 @@ def holds(root: str, desk: str, finding: Finding, tests: tuple[str, ...]) -> boo
     return finding in inspect(root, desk, finding.path).findings and words.isdisjoint(finding.unless)
 
 
-# --- the rules: kind of finding, line, what is there, how much of it ---------------------------------------------
+# --- the rules: kind of finding, line, what is there, how much of it -----------------------------------------
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Hits: TypeAlias = Iterator[tuple[str, int, str, int]]
+PARSING: Final = threading.Lock()  # CPython 3.11 counts the depth of a parse for all threads at once
 DEEP: Final = "nested too deeply to be parsed"
-REASONS: Final = {UnicodeDecodeError: "not UTF-8", RecursionError: DEEP, MemoryError: DEEP}
+REASONS: Final[dict[type, str]] = {UnicodeDecodeError: "not UTF-8", RecursionError: DEEP, MemoryError: DEEP}
 RAISES: Final = re.compile(r"(pytest\.|self\.)?(raises|assertRaises)\((?!AssertionError)")
 BRANCHES: Final = (ast.If, ast.IfExp, ast.For, ast.While, ast.ExceptHandler, ast.BoolOp, ast.match_case)
-MARKER: Final = re.compile(r"(?:#|//|/\*|<!--|;)[^'\"`]*\b(?:TO[D]O|FIX[M]E)\b(?!\s*\()(?!.*(?:#\d|://))")
+MARKER: Final = re.compile(r"[^'\"`]*(?:#|//|/\*|<!--|;)[^'\"`]*\b(?:TO[D]O|FIX[M]E)\b(?!\s*\()(?!.*(?:#\d|://))")
 LITERAL: Final = r"(None|True|False|'[\w-]*'|\"[\w-]*\"|-?(?:0|[1-9]\d*)(?:\.\d+)?)(?!\w|\.\w|[\^*/%])"
 PROMISE: Final = re.compile(rf"\s*(?::param )?(\w+) ?:.*\b[Dd]efaults?(?: to| is|\s*[=:])?\s*{LITERAL}")
 ONCE: Final = "the|an|of|to|is|and|or|for|with|be|are|this|from|by|on|it|as"
 DOUBLED: Final = re.compile(rf"(?<![\w.'`-])({ONCE}) \1(?![\w'`-])")
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s#?:]+)[^):]*\)|(?:image|figure|include)::\s+([^\s:]+)$")
-WHY: Final = {  # what each kind is about and what to do, the heaviest first
-    "does not parse": "Python cannot import this file. Correct it, or say which version it is for.",
-    "merge conflict": "A merge was not finished. Keep one side.",
-    "lost comparison": "The result is thrown away, so nothing can fail here. Assert it, or delete the line.",
-    "dead assert": "The block ends when the error is raised, so this never runs. Move it out of the block.",
-    "lost error": "Every error ends here without a word. Name those that you expect, or say why in a comment.",
-    "lost task": "Nothing keeps this task: it may vanish before it is done, its error too. Keep a reference.",
-    "shared default": "All calls share this one value. Use None, and make a new one in the body.",
-    "wrong default": "Callers believe the docstring. Correct the one of the two that is wrong.",
-    "dead link": "It leads nowhere. Correct the path.",
-    "doubled word": "A slip. Delete one of the two.",
-    "undocumented": "Readers have to guess what these promise. Write a sentence for each.",
-    "untested": "No test here names this module or anything public in it. Begin with a test for this one.",
-    "tangled": "More ways through than one can hold in mind or test. Take inner parts out and give them names.",
-    "left behind": "Somebody meant to come back. Do it, or write an issue and name it here.",
-}
 
 
 def any_file(source: Source) -> Hits:
     """What can be wrong with any text and any Python."""
     if source.error is not None:
-        yield "does not parse", min(source.error.lineno or 1, len(source.lines)), source.error.msg, 0
+        yield "does not parse", min(source.error.lineno or 1, len(source.lines)), span(source.error.msg), 0
     for number, line in enumerate(source.lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
             yield "merge conflict", number, "", 0
@@ -373,16 +390,14 @@ def any_file(source: Source) -> Hits:
             yield "lost comparison", part.lineno, "", 0
         elif isinstance(part, ast.With) and RAISES.match(ast.unparse(part.items[0])):
             for late in part.body[1:]:
-                if isinstance(late, ast.Assert) and not any(
-                    isinstance(one, ast.Call) for one in ast.walk(late)
-                ):
+                if isinstance(late, ast.Assert) and not any(isinstance(one, ast.Call) for one in ast.walk(late)):
                     yield "dead assert", late.lineno, "", 0
 
 
 def code_rules(source: Source) -> Hits:
     """What can be wrong with code."""
     yield from any_file(source)
-    yield from (("left behind", at, "", 0) for at, line in enumerate(source.lines, 1) if MARKER.search(line))
+    yield from (("left behind", at, "", 0) for at, line in enumerate(source.lines, 1) if MARKER.match(line))
     for part in source.nodes:
         if isinstance(part, ast.ExceptHandler) and all(isinstance(one, ast.Pass) for one in part.body):
             told = "#" in "".join(source.lines[part.lineno - 1 : part.end_lineno])
@@ -423,25 +438,19 @@ def docs_rules(source: Source) -> Hits:
 
 def wrong_defaults(source: Source, function: Function) -> Hits:
     """Where a docstring names another default than its function has."""
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    real = dict(zip(reversed(names), reversed(function.args.defaults), strict=False))
-    for number in range(function.body[0].lineno, (function.body[0].end_lineno or 0) + 1):
+    takes, text = function.args, function.body[0]
+    pairs = [*zip([*takes.posonlyargs, *takes.args][::-1], takes.defaults[::-1], strict=False)]
+    real = {one.arg: default for one, default in [*pairs, *zip(takes.kwonlyargs, takes.kw_defaults, strict=True)]}
+    for number in range(text.lineno, (text.end_lineno or 0) + 1):
         if said := PROMISE.match(source.lines[number - 1]):
             default = real.get(said[1])
             if isinstance(default, ast.Constant) and default.value not in (None, ast.literal_eval(said[2])):
-                yield (
-                    "wrong default",
-                    number,
-                    f"in {span(function.name)} it is {span(repr(default.value))}",
-                    0,
-                )
+                yield "wrong default", number, f"in {span(function.name)} it is {span(repr(default.value))}", 0
 
 
 def prose(source: Source) -> Iterator[tuple[int, str]]:
     """The lines that are documentation: docstrings of Python, and pages without their code."""
-    texts = [
-        part for part in source.nodes if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
-    ]
+    texts = [part for part in source.nodes if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
     inside = {number for part in texts for number in range(part.lineno, (part.end_lineno or 0) + 1)}
     fenced = False
     for number, line in enumerate(source.lines, 1):
@@ -452,16 +461,11 @@ def prose(source: Source) -> Iterator[tuple[int, str]]:
 
 def tests_rules(source: Source) -> Hits:
     """What can be wrong with tests, and which modules have none."""
-    offered = public(source)
     if is_test(source.path):
         yield from any_file(source)
-    elif offered:
-        yield (
-            "untested",
-            offered[0].lineno,
-            f"{counted(len(offered), 'public name')} in the module",
-            len(offered),
-        )
+    elif offered := public(source):
+        size = len(offered)
+        yield "untested", offered[0].lineno, f"{counted(size, 'public name')} in the module", size
 
 
 def public(source: Source) -> list[Function | ast.ClassDef]:
@@ -486,45 +490,11 @@ def span(text: str) -> str:
     """Show a text as code in one line, whatever is in it."""
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
-    pad = " " * (len(fence) > 1 or not shown.strip())
+    pad = " " * (not shown or shown.strip("` ") != shown)
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-RULES: Final[dict[str, Callable[[Source], Hits]]] = {
-    "code": code_rules,
-    "docs": docs_rules,
-    "tests": tests_rules,
-}
-BUSINESS: Final[dict[str, Callable[[str], bool]]] = {  # which files each desk reads
-    "code": lambda path: not is_test(path) and not path.endswith((".md", ".rst")),
-    "docs": lambda path: not is_test(path) and path.endswith((".md", ".rst", ".py")),
-    "tests": lambda path: is_test(path) or path.endswith(".py"),
-}
-
-
-def team(name: str) -> Graph[Desk]:
-    """A lead with its crews: a team, and one node of the director's team."""
-    crews = lead.delegates(crew, max_hops=CREWS, brief=Job, report=Review)
-    return Graph(name, START >> lead, crews, lead >> END, context=Desk, enter=take_job, output=Review)
-
-
-gather = Join("gather", reduce=merged)
-lanes = START.map(read, over=files_of, join=gather, max_items=CREW_FILES, failure="collect")
-crew = Graph("crew", lanes, gather >> END, context=Desk, enter=take_job, output=Review)
-leads = (team("code"), team("docs"), team("tests"))
-graph = Graph(
-    "repo_review",
-    START >> survey >> director,
-    director.delegates(*leads, max_hops=1, brief=Job, report=Review, into="reports"),
-    director.map(
-        check, over=citations, join=write, max_items=SHOWN * len(WHY) * len(leads), failure="collect"
-    ),
-    write >> END,
-    context=Case,
-    output=str,
-    budget=Budget(node_runs=4_000, seconds=300),
-    max_depth=2,
-)
+RULES: Final[dict[str, Callable[[Source], Hits]]] = {"code": code_rules, "docs": docs_rules, "tests": tests_rules}
 
 if __name__ == "__main__":
     try:

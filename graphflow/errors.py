@@ -1,28 +1,28 @@
 """Every error of the library, in one tree.
 
-    GraphflowError
-    ├── DefinitionError            a graph, node or context is wrong before anything runs
-    │   ├── MutableContext         a context field could hold something mutable
-    │   ├── GraphProblems          `run()` refused a graph; `.problems` lists all of them
-    │   └── TargetError            the command line's TARGET is not a graph
-    ├── UsageError                 a call of this library with arguments that make no sense
-    ├── MissingExtra               an optional part is needed; the message names the extra
-    ├── NodeError                  a node is to blame; caught by `on_error`, never leaves `run()`
-    │   ├── NodeTimeout            an attempt took longer than its `timeout=`
-    │   ├── ConflictError          two branches wrote one field that has no reducer
-    │   ├── JoinUnmet              a join's policy can no longer be met
-    │   ├── ContractError          a value does not fit the contract of its boundary
-    │   ├── ReportedFailure        a node's output was a report with status "failed"
-    │   ├── UnknownTarget          a handoff or delegation to a node that no edge leads to
-    │   ├── NoRoute                every token ended before END was reached
-    │   ├── TurnLimit              a node wanted more turns than its `max_turns`
-    │   ├── InvalidDelegate        a `Delegate` whose calls are empty, doubled, unknown or cyclic
-    │   └── StrayCancellation      a cancellation that nobody asked for
-    ├── BoundHit                   raised inside a node's body when an effect is refused
-    ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
-    ├── NodeFailed                 a recorded failure, when the exception object is gone
-    ├── JournalMismatch            the stored decisions differ from what the fold draws
-    └── InternalError              a bug of ours: please report it
+GraphflowError
+├── DefinitionError            a graph, node or context is wrong before anything runs
+│   ├── MutableContext         a context field could hold something mutable
+│   ├── GraphProblems          `run()` refused a graph; `.problems` lists all of them
+│   └── TargetError            the command line's TARGET is not a graph
+├── UsageError                 a call of this library with arguments that make no sense
+├── MissingExtra               an optional part is needed; the message names the extra
+├── NodeError                  a node is to blame; caught by `on_error`, never leaves `run()`
+│   ├── NodeTimeout            an attempt took longer than its `timeout=`
+│   ├── ConflictError          two branches wrote one field that has no reducer
+│   ├── JoinUnmet              a join's policy can no longer be met
+│   ├── ContractError          a value does not fit the contract of its boundary
+│   ├── ReportedFailure        a node's output was a report with status "failed"
+│   ├── UnknownTarget          a handoff or delegation to a node that no edge leads to
+│   ├── NoRoute                every token ended before END was reached
+│   ├── TurnLimit              a node wanted more turns than its `max_turns`
+│   ├── InvalidDelegate        a `Delegate` whose calls are empty, doubled, unknown or cyclic
+│   └── StrayCancellation      a cancellation that nobody asked for
+├── BoundHit                   raised inside a node's body when an effect is refused
+├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
+├── NodeFailed                 a recorded failure, when the exception object is gone
+├── JournalMismatch            the stored decisions differ from what the fold draws
+└── InternalError              a bug of ours: please report it
 """
 
 from __future__ import annotations

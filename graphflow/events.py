@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import Any, cast, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
 
 import pydantic_core
 from pydantic import TypeAdapter
@@ -413,7 +413,7 @@ class Event:
     @property
     def kind(self) -> str:
         """The name of what happened, such as "node_started"."""
-        return kind_of(type(self.body))
+        return kind_of(cast("Hashable", type(self.body)))
 
     @property
     def path(self) -> Path:
@@ -441,14 +441,14 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a width for a person's eye
 
 
-@functools.cache
-def kind_of(body: type) -> str:
+@functools.lru_cache(maxsize=256)
+def kind_of(body: Hashable) -> str:
     """Return the name of a kind of event: its class's name in snake case.
 
     >>> kind_of(NodeStarted)
     'node_started'
     """
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", body.__name__).lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(body, "__name__", "")).lower()
 
 
 BODIES: dict[str, type] = {kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed)}

@@ -11,10 +11,12 @@ from typing import Any, Final
 
 from graphflow.errors import GraphProblems
 from graphflow.graphs import rules, scopes, teams
-from graphflow.graphs.bounds import CALLS, worst_case
+from graphflow.graphs.bounds import worst_case
+from graphflow.graphs.spend import CALLS
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Look
-from graphflow.graphs.look import Problem as Problem
+from graphflow.graphs.look import INF, Look, Problem, as_graph
+
+__all__ = ("Problem", "check_graph", "require_runnable")
 
 Rule = Callable[[Look], Iterable[Problem]]
 
@@ -61,7 +63,9 @@ def check_graph(graph: Graph[Any]) -> tuple[Problem, ...]:
 
     Each distinct nested graph is looked at once; `where` begins with the names that lead to it.
     """
-    return _errors(graph) + _sorted([*_everywhere(graph, ADVICE), *_budget(graph)])
+    errors = _errors(graph)
+    budget = () if errors else _budget(graph)
+    return errors + _sorted([*_everywhere(graph, ADVICE), *budget])
 
 
 def require_runnable(graph: Graph[Any]) -> None:
@@ -104,7 +108,8 @@ def _looks(graph: Graph[Any]) -> list[tuple[tuple[str, ...], Look]]:
     line = [graph]
     for outer in line:
         above = looks[id(outer)]
-        inner = {id(node): node for node in above.compiled.graph.mentioned() if isinstance(node, Graph)}
+        mentioned = above.graph.mentioned()
+        inner = {id(node): found for node in mentioned if (found := as_graph(node)) is not None}
         for key, node in sorted(inner.items(), key=lambda item: item[1].name):
             names.setdefault(key, (*names[id(outer)], node.name))
             if key not in looks or (looks[key].max_depth < INF and above.max_depth == INF and node.max_depth is None):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from graphflow.events import EdgeName
 from graphflow.model.state import State
@@ -136,8 +136,8 @@ class Station:
     name: str
     node: Node[Any]
     out: Out | None = None
-    delegates: dict[str, Edge] = field(default_factory=dict)
-    handoffs: dict[str, Edge] = field(default_factory=dict)
+    delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
+    handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
 
     def edges(self) -> Iterator[Edge]:
@@ -348,7 +348,11 @@ def _reachable(compiled: Compiled, heads: Sequence[Key], stop: Key) -> set[str]:
         for edge in (*out_edges(station.out), *station.handoffs.values(), *station.errors):
             if isinstance(edge.target, str) and edge.target != stop:
                 todo.append(edge.target)
-        if isinstance(station.out, MapOut) and isinstance(station.out.region.join, str) and station.out.region.join != stop:
+        if (
+            isinstance(station.out, MapOut)
+            and isinstance(station.out.region.join, str)
+            and station.out.region.join != stop
+        ):
             todo.append(station.out.region.join)
     return found
 
@@ -424,8 +428,8 @@ def _merges(inner: Sequence[tuple[str, str]], waits: frozenset[str]) -> dict[str
     flow.add_nodes_from(waits)
     found: dict[str, list[str]] = {}
     for place in sorted(waits):
-        before: set[str] = set(nx.ancestors(flow, place))
-        if any(place in nx.descendants(flow, after) or after == place for after in flow.successors(place)):
+        before: set[str] = set(cast("Any", nx).ancestors(flow, place))
+        if any(after == place or after in before for after in flow.successors(place)):  # it lies on a cycle
             before.add(place)
         for name in before:
             found.setdefault(name, []).append(place)

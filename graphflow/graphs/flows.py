@@ -9,33 +9,13 @@ which a node is reached again and again share no traversal. Lanes of a map count
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, out_edges
-from graphflow.graphs.look import INF, Look, knots, reach
+from graphflow.graphs.knot import Knot, Way, distances
+from graphflow.graphs.look import INF, Link, Look, knots, longest, reach
 from graphflow.nodes.edges import Terminal
-
-FLOW_LIMIT = 40
-"""Parts with more nodes, chains counted as one, get a coarser bound: a flow for each node would be quadratic."""
-
-
-class Way(NamedTuple):
-    """One way on from a node, a whole fork or map taken as one.
-
-    Attributes:
-        target: where it leads.
-        cap: how often it can be taken.
-        handoffs: how many handoffs it counts as at least.
-        hops: how many hops it counts as at least; a person who gives control back makes none.
-    """
-
-    target: Key
-    cap: float = INF
-    handoffs: int = 0
-    hops: int = 1
 
 
 @dataclass(slots=True, eq=False)
@@ -50,15 +30,17 @@ class Level:
         after: for each part, by number, those that follow it.
         entered: for each part, how often tokens come into it.
         inner: for each part, how often edges inside of it can be taken.
+        most: how many visits there can be in all, where `max_hops` or `max_handoffs` of the graph says so.
     """
 
     source: Key | None
     heads: list[tuple[Key, float]]
     activations: float
-    parts: list[tuple[Key, ...]] = field(default_factory=list)
-    after: list[set[int]] = field(default_factory=list)
-    entered: list[float] = field(default_factory=list)
-    inner: list[float] = field(default_factory=list)
+    parts: list[tuple[Key, ...]] = field(default_factory=list[tuple[Key, ...]])
+    after: list[set[int]] = field(default_factory=list[set[int]])
+    entered: list[float] = field(default_factory=list[float])
+    inner: list[float] = field(default_factory=list[float])
+    most: float = INF
 
 
 @dataclass(slots=True, eq=False)
@@ -72,9 +54,9 @@ class Frame:
         escalate: whether an escalated token can come on top.
     """
 
-    levels: list[Level] = field(default_factory=list)
-    visits: dict[Key, float] = field(default_factory=dict)
-    lanes: dict[Key, Frame] = field(default_factory=dict)
+    levels: list[Level] = field(default_factory=list[Level])
+    visits: dict[Key, float] = field(default_factory=dict[Key, float])
+    lanes: dict[Key, Frame] = field(default_factory=dict[Key, "Frame"])
     escalate: str | None = None
 
 
@@ -91,14 +73,22 @@ class Flows:
     def root(self) -> Frame:
         """The frame of an activation of the graph."""
         if self._root is None:
-            self._root = self._frame([(Terminal.START, 1)], escalate=True)
+            self._root = self._frame([(Terminal.START, 1)], 1, escalate=True)
         return self._root
 
     def callee(self, name: str) -> Frame:
-        """The frame of a call of a node of the graph: only its handoff and error edges are live."""
+        """The frame of one call of a node: only its handoff and error edges are live."""
         if name not in self._callees:
-            self._callees[name] = self._frame([(name, 1)], called=True)
+            self._callees[name] = self.calls({name: 1})
         return self._callees[name]
+
+    def calls(self, often: Mapping[str, float]) -> Frame:
+        """The frames of all calls of nodes, taken together: they share the counters of who called.
+
+        Args:
+            often: how often each node is called.
+        """
+        return self._frame(list(often.items()), sum(often.values()), called=True)
 
     def out(self, key: Key) -> Out | None:
         """Return the next statement of a node or of START."""
@@ -120,6 +110,10 @@ class Flows:
                 declared = (station.name, name) in self.look.declared_handoffs
                 found.append(Way(name, min(most, _cap(edge)), 1) if declared else Way(name, hops=0))
             found += [Way(edge.target) for edge in station.errors]
+        for way in list(found):  # a merge that fails takes the error edges of its node, which is not visited then
+            if way.target in self.look.unvisited:
+                errors = self.look.compiled.stations[str(way.target)].errors
+                found += [Way(edge.target, way.cap, hops=way.hops) for edge in errors]
         return found
 
     def _passes(self, source: Key, out: ForkOut | MapOut) -> float:
@@ -139,23 +133,31 @@ class Flows:
             inner = stations[str(key)].out
             jump = [inner.region.join] if isinstance(inner, ForkOut) and inner.failure == "collect" else []
             edges = self.look.after.get(key, ())
-            return jump + [edge.target for edge in edges if self.look.loose(edge)]
+            onward = jump + [edge.target for edge in edges if self.look.loose(edge)]
+            return onward + self.look.past(onward)
 
         heads = [edge.target for edge in out.edges if edge.max_hops is None]
-        if region.join in reach(heads, steps):
+        if region.join in reach(heads + self.look.past(heads), steps):
             return INF
         edges = [*out.edges, *(edge for name in region.nodes for edge in self.look.after.get(name, ()))]
         caps = [edge.max_hops for edge in edges if edge.max_hops is not None]
         visits = (stations[name].node.max_visits for name in region.nodes)
         return sum(caps) + sum(most for most in visits if most is not None) + (graph.max_handoffs or 0)
 
-    def _frame(self, heads: list[tuple[Key, float]], *, called: bool = False, escalate: bool = False) -> Frame:
+    def _frame(
+        self,
+        heads: Sequence[tuple[Key, float]],
+        activations: float,
+        *,
+        called: bool = False,
+        escalate: bool = False,
+    ) -> Frame:
         frame = Frame()
-        top = Level(None, heads, 1)
+        top = Level(None, [*heads], activations)
         implied = self.look.compiled.escalate
         if escalate and implied is not None:
             frame.escalate = str(implied.target)
-            top.heads = [*heads, (frame.escalate, 1)]
+            top.heads.append((frame.escalate, 1))
         todo: list[tuple[Frame, Level, Key | None]] = [(frame, top, None)]
         opened: set[Key] = set()  # a branch that leads back to its fork is an error, and no reason to count for ever
         while todo:
@@ -211,7 +213,7 @@ class _Counting:
         part_of: dict[Key, int] = {}
         parts: list[tuple[Key, ...]] = []
         tangled = knots(pairs)
-        knotted: set[Key] = set().union(*tangled)
+        knotted = set[Key]().union(*tangled)
         for members in (*(tuple(knot) for knot in tangled), *((key,) for key in self.nodes - knotted)):
             part_of.update(dict.fromkeys(members, len(parts)))
             parts.append(members)
@@ -225,10 +227,11 @@ class _Counting:
         for key, often in self.heads:
             inflow[key] += often
         starts: dict[Key, int] = dict.fromkeys((key for key, _ in self.heads), 0)
-        given = _distances(starts, self.ways, handoffs=True) if self.graph.max_handoffs is not None else {}
+        given = distances(starts, self.ways, handoffs=True) if self.graph.max_handoffs is not None else {}
         if Terminal.START in starts:
             starts[Terminal.START] = -1  # leaving START may not count as a hop
-        far = _distances(starts, self.ways, handoffs=False) if self.graph.max_hops is not None else {}
+        far = distances(starts, self.ways, handoffs=False) if self.graph.max_hops is not None else {}
+        self.level.most = self._most_visits()
         for index, members in enumerate(self.level.parts):
             self._part(index, members, inflow, knotted, (far, given))
             for key in members:
@@ -253,7 +256,7 @@ class _Counting:
         counted: dict[Key, float] = dict.fromkeys(members, supply)
         knot = None
         if supply and members[0] in knotted:
-            knot = _Knot(self.ways, {key: self._most(key) for key in members}, inflow, supply)
+            knot = Knot(self.ways, {key: self._most(key) for key in members}, inflow, supply)
             counted = knot.visits()
             self.level.inner[index] = self._inner(knot)
         self.level.entered[index] = supply
@@ -263,14 +266,35 @@ class _Counting:
             for limit, distance, handoffs in bounds:
                 if limit is not None:
                     ahead = distance.get(key, 0) if supply <= 1 and self.level.source is None else 0
-                    most = min(most, _limited(limit, supply, ahead, knot.way_back(key, handoffs=handoffs) if knot else None))
+                    most = min(
+                        most, _limited(limit, supply, ahead, knot.way_back(key, handoffs=handoffs) if knot else None)
+                    )
             self.frame.visits[key] = most
+
+    def _most_visits(self) -> float:
+        begun = sum(often for _, often in self.heads)
+        most = INF
+        ways = [way for ways in self.ways.values() for way in ways]
+        if self.graph.max_hops is not None and all(way.hops for way in ways):
+            most = self.graph.max_hops + begun
+        if self.graph.max_handoffs is not None:
+            lengths: dict[Key, float] = {key: int(isinstance(key, str)) for key in self.nodes}
+            kept = [
+                Link(key, way.target, int(isinstance(key, str)), INF)
+                for key in self.nodes
+                for way in self.ways[key]
+                if not way.handoffs
+            ]
+            longest(lengths, kept)  # between two handoffs control goes on over other edges
+            if max(lengths.values(), default=INF) < INF:
+                most = min(most, (self.graph.max_handoffs + begun) * max(lengths.values()))
+        return most
 
     def _most(self, key: Key) -> float:
         most = self.stations[key].node.max_visits if isinstance(key, str) else 1
         return INF if most is None else most
 
-    def _inner(self, knot: _Knot) -> float:
+    def _inner(self, knot: Knot) -> float:
         """How many edges inside a part can be taken in all."""
         inside = [way for ways in knot.inside.values() for way in ways]
         most: float = sum(way.cap for way in inside)
@@ -283,100 +307,6 @@ class _Counting:
         return most
 
 
-class _Knot:
-    """One strongly connected part, and the flow into each of its nodes."""
-
-    def __init__(
-        self, ways: Mapping[Key, list[Way]], most: dict[Key, float], inflow: Mapping[Key, float], supply: float
-    ) -> None:
-        self.most, self.supply = most, supply
-        self.inside = {key: [way for way in ways[key] if way.target in most] for key in most}
-        self.entries = {key: inflow[key] for key in most if inflow[key]}
-        self.chain = self._chains()
-
-    def _chains(self) -> dict[Key, Key]:
-        """Return for each node the first of its chain: where each leads to the next alone, visits are equal."""
-        into: dict[Key, list[tuple[Key, Way]]] = {}
-        for key, ways in self.inside.items():
-            for way in ways:
-                into.setdefault(way.target, []).append((key, way))
-        before: dict[Key, Key] = {}
-        for key, found in into.items():
-            (other, way) = found[0]
-            alone = len(found) == 1 and len(self.inside[other]) == 1 and key not in self.entries and other != key
-            if alone and way.cap == self.most[key] == INF:
-                before[key] = other
-        first: dict[Key, Key] = {}
-        for key in self.most:
-            line = [key]
-            while line[-1] in before and line[-1] not in first:
-                line.append(before[line[-1]])
-            home = first.get(line[-1], line[-1])
-            first.update(dict.fromkeys(line, home))
-        return first
-
-    def visits(self) -> dict[Key, float]:
-        """Return how often each node can be visited."""
-        firsts = sorted(set(self.chain.values()), key=str)
-        counted = self._coarse(firsts) if len(firsts) > FLOW_LIMIT else self._exact(firsts)
-        return {key: counted[self.chain[key]] for key in self.most}
-
-    def _exact(self, firsts: list[Key]) -> dict[Key, float]:
-        import networkx as nx
-
-        numbers = {key: number for number, key in enumerate(firsts)}
-        pipes: dict[tuple[int, int], float] = {}
-
-        def pipe(a: int, b: int, cap: float) -> None:
-            pipes[a, b] = pipes.get((a, b), 0) + cap
-
-        source, shared = -1, -2
-        pipe(source, shared, self.supply)
-        for key, often in self.entries.items():
-            pipe(shared, 2 * numbers[self.chain[key]], often)
-        for key in self.most:
-            for way in self.inside[key]:
-                if self.chain[way.target] == way.target:
-                    pipe(2 * numbers[self.chain[key]] + 1, 2 * numbers[way.target], way.cap)
-        for key, number in numbers.items():
-            pipe(2 * number, 2 * number + 1, self.most[key])
-        network: nx.DiGraph[int] = nx.DiGraph()
-        for (a, b), cap in pipes.items():
-            network.add_edge(a, b, **({} if cap == INF else {"capacity": cap}))
-        counted: dict[Key, float] = {}
-        for key, number in numbers.items():
-            network.add_edge(source, 2 * number + 1)
-            try:
-                counted[key] = min(nx.maximum_flow_value(network, source, 2 * number), self.most[key])
-            except nx.NetworkXUnbounded:
-                counted[key] = self.most[key]
-            network.remove_edge(source, 2 * number + 1)
-        return counted
-
-    def _coarse(self, firsts: list[Key]) -> dict[Key, float]:
-        """Between two visits of a node something bounded is used up, unless a cycle without a bound holds it."""
-        loose = [
-            (key, way.target)
-            for key, ways in self.inside.items()
-            for way in ways
-            if way.cap == INF and self.most[key] == self.most[way.target] == INF
-        ]
-        endless: set[Key] = set().union(*knots(loose))
-        caps = [way.cap for ways in self.inside.values() for way in ways if way.cap < INF]
-        bounded = self.supply + sum(caps) + sum(most for most in self.most.values() if most < INF)
-        return {key: min(self.most[key], INF if key in endless else bounded) for key in firsts}
-
-    def way_back(self, key: Key, *, handoffs: bool) -> int:
-        """Return the fewest hops, or handoffs, of a way from a node back to it."""
-        if len(self.most) > FLOW_LIMIT:
-            return 0 if handoffs else min(way.hops for ways in self.inside.values() for way in ways)
-        starts: dict[Key, int] = {}
-        for way in self.inside[key]:
-            step = way.handoffs if handoffs else way.hops
-            starts[way.target] = min(step, starts.get(way.target, step))
-        return _distances(starts, self.inside, handoffs=handoffs)[key]
-
-
 def _limited(limit: int, supply: float, ahead: int, back: int | None) -> float:
     """How often a node is visited when all edges, or all handoffs, of a frame are bounded together."""
     if ahead > limit:
@@ -384,22 +314,6 @@ def _limited(limit: int, supply: float, ahead: int, back: int | None) -> float:
     if back is None:
         return supply
     return INF if back == 0 or supply == INF else supply + (limit - max(ahead, 0)) // back
-
-
-def _distances(starts: Mapping[Key, int], ways: Mapping[Key, Iterable[Way]], *, handoffs: bool) -> dict[Key, int]:
-    found: dict[Key, int] = {}
-    heap = [(cost, number, key) for number, (key, cost) in enumerate(starts.items())]
-    heapq.heapify(heap)
-    count = len(heap)
-    while heap:
-        cost, _, key = heapq.heappop(heap)
-        if key in found:
-            continue
-        found[key] = cost
-        for way in ways.get(key, ()):
-            count += 1
-            heapq.heappush(heap, (cost + (way.handoffs if handoffs else way.hops), count, way.target))
-    return found
 
 
 def _topological(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
@@ -418,5 +332,3 @@ def _topological(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
             if not waiting[b]:
                 order.append(b)
     return order
-
-

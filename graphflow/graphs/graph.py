@@ -66,7 +66,7 @@ class Graph(Node[Any], Generic[C]):
     leave: Callable[[State[C]], Any] | None
     kind: ClassVar[str] = "graph"
 
-    def __init__(  # noqa: PLR0913 - each is a declared property of the graph
+    def __init__(
         self,
         name: str,
         *chains: Chain[Any],
@@ -103,7 +103,11 @@ class Graph(Node[Any], Generic[C]):
         put(self, "context", context)
         put(self, "output", output)
         put(self, "budget", budget)
-        for bound, value in (("max_depth", max_depth), ("max_handoffs", max_handoffs), ("max_hops", max_hops)):
+        for bound, value in (
+            ("max_depth", max_depth),
+            ("max_handoffs", max_handoffs),
+            ("max_hops", max_hops),
+        ):
             put(self, bound, checked_bound(f"Graph {name!r}: ", value, bound))
         put(self, "escalate", escalate)
         put(self, "enter", enter)
@@ -120,7 +124,7 @@ class Graph(Node[Any], Generic[C]):
         for field in self.__dataclass_fields__:
             object.__setattr__(copy, field, getattr(self, field))
         object.__setattr__(copy, "name", name)
-        Node.__post_init__(copy)
+        copy.__post_init__()
         return copy
 
     @functools.cached_property

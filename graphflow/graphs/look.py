@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, out_edges
 from graphflow.graphs.graph import Graph
@@ -123,6 +123,20 @@ class Look:
             for target in statement.targets
         }
 
+    @functools.cached_property
+    def unvisited(self) -> set[Key]:
+        """The nodes at which a merge can fail and take an error edge although `max_visits` allows no visit."""
+        stations = self.compiled.stations
+        merging: set[Key] = set()
+        for scope in self.scopes:
+            merging |= {scope.out.region.join, *scope.out.region.waits}
+        return {key for key in names_of(merging) if stations[key].errors and stations[key].node.max_visits is not None}
+
+    def past(self, keys: Iterable[Key]) -> list[Key]:
+        """Return where merges that fail at some nodes lead."""
+        failing = [key for key in keys if key in self.unvisited]
+        return [edge.target for key in failing for edge in self.compiled.stations[str(key)].errors]
+
     def loose(self, edge: Edge) -> bool:
         """Tell whether neither the edge nor `max_handoffs` bounds how often an edge can be taken."""
         if edge.name.kind != "handoff" or self.graph.max_handoffs is None:
@@ -136,6 +150,12 @@ class Look:
             return []
         edges = (*station.handoffs.values(), *station.errors, *station.delegates.values())
         return [edge.target for edge in edges]
+
+
+def as_graph(node: object) -> Graph[Any] | None:
+    """Return a node that is a graph, typed as one, or None."""
+    found: Any = node
+    return found if isinstance(node, Graph) else None
 
 
 def grouped(edges: Iterable[Edge], key: Callable[[Edge], Key]) -> dict[Key, list[Edge]]:
@@ -235,8 +255,8 @@ def nested_graphs(graph: Graph[Any]) -> list[Graph[Any]]:
         elif id(at) not in seen:
             seen.add(id(at))
             todo.append((at, True))
-            inner = {id(node): node for node in at.mentioned() if isinstance(node, Graph)}
-            todo.extend((node, False) for node in inner.values())
+            inner = {id(node): held for node in at.mentioned() if (held := as_graph(node)) is not None}
+            todo.extend((held, False) for held in inner.values())
     return list(found.values())
 
 
@@ -250,48 +270,71 @@ def delegation_depths(graph: Graph[Any], inner: dict[int, float]) -> dict[str, f
     stations = graph.compiled.stations
     depths: dict[str, float] = {}
     for name, station in stations.items():
-        node = station.node
-        if isinstance(node, Graph):
-            depths[name] = min(inner[id(node)], INF if node.max_depth is None else node.max_depth)
-        else:
+        node = as_graph(station.node)
+        if node is None:
             depths[name] = 0
-    edges = [
-        (name, edge.target, int(edge.name.kind == "delegate"))
+        else:
+            depths[name] = min(inner[id(node)], INF if node.max_depth is None else node.max_depth)
+    links = [
+        Link(name, edge.target, *((1, INF) if edge.name.kind == "delegate" else (0, 0)))
         for name, station in stations.items()
         for edge in (*station.delegates.values(), *station.handoffs.values(), *station.errors)
         if isinstance(edge.target, str)
     ]
-    if any(weight for _, _, weight in edges):
-        _longest(depths, edges)
+    if any(link.weight for link in links):
+        longest(depths, links)
     inner[id(graph)] = max(depths.values(), default=0)
     return depths
 
 
-def _longest(depths: dict[str, float], edges: Sequence[tuple[str, str, int]]) -> None:
-    """Raise each depth to the longest way from there; to infinity where a cycle adds to it."""
-    part: dict[str, Hashable] = {name: name for name in depths}
-    for number, knot in enumerate(knots((a, b) for a, b, _ in edges)):
-        part.update(dict.fromkeys(knot, number))
-    values: dict[Hashable, float] = {}
-    for name, depth in depths.items():
-        values[part[name]] = max(depth, values.get(part[name], 0))
+class Link(NamedTuple):
+    """One step of a way whose length is asked.
+
+    Attributes:
+        source, target: from where to where.
+        weight: what it adds.
+        within: what it adds in all where it lies on a cycle.
+    """
+
+    source: Hashable
+    target: Hashable
+    weight: int
+    within: float
+
+
+def longest(lengths: dict[H, float], links: Sequence[Link]) -> None:
+    """Raise each length to that of the longest way from there, where each way ends with the length of its last node.
+
+    >>> lengths = {"a": 0.0, "b": 5.0}
+    >>> longest(lengths, [Link("a", "b", 1, 1)])
+    >>> lengths
+    {'a': 6.0, 'b': 5.0}
+    """
+    part: dict[Hashable, Hashable] = {name: name for name in lengths}
+    for knot in knots((link.source, link.target) for link in links):
+        part.update(dict.fromkeys(knot, min(knot, key=str)))
+    found: dict[Hashable, float] = {}
+    for name, length in lengths.items():
+        found[part[name]] = max(length, found.get(part[name], 0))
+    cycles: dict[Hashable, float] = {}
     before: dict[Hashable, list[tuple[Hashable, int]]] = {}
-    open_ends: dict[Hashable, int] = dict.fromkeys(values, 0)
-    for a, b, weight in edges:
-        if part[a] != part[b]:
-            before.setdefault(part[b], []).append((part[a], weight))
-            open_ends[part[a]] += 1
-        elif weight:
-            values[part[a]] = INF
+    open_ends: dict[Hashable, int] = dict.fromkeys(found, 0)
+    for source, target, weight, within in links:
+        if part[source] == part[target]:
+            cycles[part[source]] = cycles.get(part[source], 0) + within
+        else:
+            before.setdefault(part[target], []).append((part[source], weight))
+            open_ends[part[source]] += 1
     todo = [at for at, count in open_ends.items() if not count]
     while todo:
         at = todo.pop()
+        found[at] += cycles.get(at, 0)
         for other, weight in before.get(at, ()):
-            values[other] = max(values[other], values[at] + weight)
+            found[other] = max(found[other], found[at] + weight)
             open_ends[other] -= 1
             if not open_ends[other]:
                 todo.append(other)
-    depths.update((name, values[part[name]]) for name in depths)
+    lengths.update((name, found[part[name]]) for name in lengths)
 
 
 def loose_edges(look: Look) -> list[tuple[str, str]]:
@@ -305,5 +348,6 @@ def loose_edges(look: Look) -> list[tuple[str, str]]:
         return []
     pairs = [(edge.source, edge.target) for edge in look.flow if look.loose(edge)]
     pairs += [(scope.source, scope.out.region.join) for scope in look.scopes if scope.out.failure == "collect"]
+    pairs += [(a, to) for a, b in pairs for to in look.past([b])]
     free = {name for name, station in stations.items() if station.node.max_visits is None}
     return [(a, b) for a, b in pairs if isinstance(a, str) and isinstance(b, str) and a in free and b in free]

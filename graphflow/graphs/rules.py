@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, a_cycle, knots, loose_edges, names_of, reach
+from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, names_of, reach
 from graphflow.model.context import Context, append, reducer_of
 from graphflow.model.contract import Brief
 from graphflow.nodes.base import Node
@@ -157,7 +157,7 @@ def into_field(look: Look) -> Iterator[Problem]:
     for station in look.compiled.stations.values():
         node = station.node
         if node.into is not None:
-            comes = node.output if isinstance(node, Graph) else None
+            comes = None if (inner := as_graph(node)) is None else inner.output
             yield from _into(look, node.into, comes, (station.name,), f"{station.name!r} has into={node.into!r}")
     for statement in look.graph.statements:
         if isinstance(statement, DelegateStatement) and statement.into is not None:
@@ -216,14 +216,16 @@ def enter_missing(look: Look) -> Iterator[Problem]:
     """The context of a nested graph can be made where it is entered."""
     called = {target for station in look.compiled.stations.values() for target in station.delegates}
     for station in look.compiled.stations.values():
-        inner = station.node
-        if not isinstance(inner, Graph) or inner.enter is not None:
+        inner = as_graph(station.node)
+        if inner is None or inner.enter is not None:
             continue
         fresh = inner.context is not look.graph.context
         left = _left_over(inner.context)
         if left and (station.name in called or (fresh and station.name in look.reached)):
             way = "by delegation" if station.name in called else "from a graph with another context"
-            message = f"{station.name!r} is entered {way}, and nothing fills {listed(left)} of {inner.context.__name__}."
+            message = (
+                f"{station.name!r} is entered {way}, and nothing fills {listed(left)} of {inner.context.__name__}."
+            )
             hint = "Give the graph enter=, a function that makes its context, or the fields defaults."
             yield Problem("enter-missing", (station.name,), message, hint)
 

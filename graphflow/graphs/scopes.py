@@ -7,7 +7,7 @@ from typing import Any
 
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, Scope, knots, names_of, nested_graphs, reach
+from graphflow.graphs.look import Look, Problem, Scope, as_graph, knots, names_of, nested_graphs, reach
 from graphflow.graphs.rules import listed
 from graphflow.model.context import reducer_of
 from graphflow.nodes.edges import DelegateStatement, Terminal
@@ -60,7 +60,8 @@ def _handoffs_out(look: Look, scope: Scope, entered: set[Key]) -> list[tuple[str
         edges = look.after.get(key, ())
         return [e.target for e in edges if e.name.kind != "handoff" and e.target in scope.out.region.nodes]
 
-    own = reach([head for head in scope.heads if head in scope.out.region.nodes], steps)
+    heads: list[Key] = [head for head in scope.heads if head in scope.out.region.nodes]
+    own = reach(heads, steps)
     if entered & own:
         return []
     return sorted(
@@ -73,12 +74,14 @@ def _handoffs_out(look: Look, scope: Scope, entered: set[Key]) -> list[tuple[str
 
 def loop_entry(look: Look) -> Iterator[Problem]:
     """Each cycle inside a branch, cycles inside cycles too, is entered at one node."""
-    cyclic: set[Key] = set().union(*knots((edge.source, edge.target) for edge in look.flow))
+    cyclic = set[Key]().union(*knots((edge.source, edge.target) for edge in look.flow))
     for scope in look.scopes:
         region = scope.out.region.nodes
         if cyclic.isdisjoint(region):
             continue
-        inside = [(a, edge.target) for a in region for edge in look.after.get(a, ()) if edge.target in region]
+        inside: list[tuple[Key, Key]] = [
+            (a, edge.target) for a in region for edge in look.after.get(a, ()) if edge.target in region
+        ]
         ways_in: list[tuple[Key, Key]] = [(Terminal.START, head) for head in scope.heads]
         for entries in _doubly_entered(inside, [*inside, *ways_in]):
             name = _shown(scope.source)
@@ -102,14 +105,17 @@ def _doubly_entered(inside: list[tuple[Key, Key]], ways: Sequence[tuple[Key, Key
 
 def end_needs_join(look: Look) -> Iterator[Problem]:
     """Branches that meet only at END leave several outputs, so the graph must say what its output is."""
-    found = reach([Terminal.END], lambda key: [edge.source for edge in look.before.get(key, ())])
+    ends: list[Key] = [Terminal.END]
+    found = reach(ends, lambda key: [edge.source for edge in look.before.get(key, ())])
     for scope in look.scopes:
         stray = [edge for edge in look.before.get(Terminal.END, ()) if edge.source in scope.out.region.nodes]
         name = _shown(scope.source)
         ways = listed(sorted({_shown(edge.source) for edge in stray}) or [name])
         if isinstance(scope.out, MapOut):
             if stray:
-                message = f"the lanes of {name!r} can reach END past their join {_shown(scope.out.region.join)!r}: {ways}."
+                message = (
+                    f"the lanes of {name!r} can reach END past their join {_shown(scope.out.region.join)!r}: {ways}."
+                )
                 yield Problem("end-needs-join", (name,), message, "Lead these edges to the join.")
         elif scope.out.region.join is Terminal.END and look.graph.leave is None and found.issuperset(scope.heads):
             message = f"the branches of {name!r} meet only at END ({ways} lead there), so there is no one output."
@@ -150,7 +156,9 @@ def parallel_fields(look: Look) -> Iterator[Problem]:
             name = _shown(scope.source)
             pair = None if field in reduced else _side_by_side(look, scope, labels, writers, writers)
             if pair is not None:
-                message = f"branches of {name!r} write the field {field!r} side by side ({_pair(pair)}), without a reducer."
+                message = (
+                    f"branches of {name!r} write the field {field!r} side by side ({_pair(pair)}), without a reducer."
+                )
                 hint = "Let one branch write it, or declare how to combine: Annotated[..., append]."
                 yield Problem("writes-conflict", (name, *sorted(set(pair))), message, hint)
             readers = [node for node in scope.out.region.nodes if field in reads.get(node, ())]
@@ -192,8 +200,9 @@ def _declared_in(
         node = station.node
         written = (node.writes or frozenset[str]()) | ({node.into} if node.into is not None else set[str]())
         read = node.reads or frozenset[str]()
-        if isinstance(node, Graph) and node.context is graph.context and node.enter is None:
-            written, read = written | known[id(node)][0], read | known[id(node)][1]
+        inner = as_graph(node)
+        if inner is not None and inner.context is graph.context and inner.enter is None:
+            written, read = written | known[id(inner)][0], read | known[id(inner)][1]
         if written:
             writes[name] = written
         if read:

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphflow.graphs.compiled import Edge, Key
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Look, Problem, a_cycle, delegation_depths, knots, nested_graphs, reach
+from graphflow.graphs.look import INF, Look, Problem, a_cycle, as_graph, delegation_depths, knots, nested_graphs, reach
 from graphflow.graphs.rules import listed
 from graphflow.nodes.edges import DelegateStatement, HandoffStatement, Terminal
 
@@ -24,7 +24,7 @@ def delegate_unbounded(look: Look) -> Iterator[Problem]:
 def graph_source(look: Look) -> Iterator[Problem]:
     """A graph has no decider that could delegate or hand off: its nodes do, inside."""
     for statement in look.graph.statements:
-        if isinstance(statement, (DelegateStatement, HandoffStatement)) and isinstance(statement.source, Graph):
+        if isinstance(statement, DelegateStatement | HandoffStatement) and as_graph(statement.source):
             verb = "delegates" if isinstance(statement, DelegateStatement) else "hands_off"
             name = statement.source.name
             message = f"{name!r} is a graph, and {verb}(...) needs a node that decides."
@@ -112,7 +112,7 @@ def _ungated(
             return [(edge.target, False) for edge in look.after.get(key, ())]
         station = stations[key]
         node = station.node
-        shut = node.gate or (isinstance(node, Graph) and not known[id(node)][1])
+        shut = node.gate or (as_graph(node) is not None and not known[id(node)][1])
         if shut:  # what goes on after it was let through; its failure and its callees were not
             onward: list[Key] = [edge.target for edge in station.errors]
         elif called:
@@ -130,6 +130,6 @@ def _ungated(
         node = stations[name].node
         if node.irreversible and not node.gate:
             leaks.append((name,))
-        if isinstance(node, Graph):
+        if as_graph(node) is not None:
             leaks += [(name, *inner) for inner in known[id(node)][0]]
     return leaks, (Terminal.END, False) in found

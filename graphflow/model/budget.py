@@ -41,7 +41,7 @@ class Budget:
     usd: Decimal | None
     seconds: float | None
 
-    def __init__(  # noqa: PLR0913 - one argument for each dimension
+    def __init__(
         self,
         *,
         node_runs: int | None = None,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
@@ -75,6 +74,7 @@ class Context(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=True)
 
     __graphflow_checked__: ClassVar[bool] = False
+    __graphflow_rules__: ClassVar[Any] = None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -132,7 +132,9 @@ class ContextRules:
             raise MutableContext(context.__name__, [("(class)", str(error), "names that are defined")]) from error
         check_immutable(context)
         if context.__pydantic_generic_metadata__["parameters"]:
-            raise MutableContext(context.__name__, [("(class)", "its type variables are unbound", "a parametrised class")])
+            raise MutableContext(
+                context.__name__, [("(class)", "its type variables are unbound", "a parametrised class")]
+            )
         self.context = context
         self.fields = {name: _field_rule(context, name) for name in context.model_fields}
 
@@ -142,7 +144,7 @@ class ContextRules:
         Raises:
             ContractError: if a field is unknown or a value does not fit it.
         """
-        checked = {}
+        checked: dict[str, Any] = {}
         for name, value in updates.items():
             rule = self.fields.get(name)
             if rule is None:
@@ -166,7 +168,7 @@ class ContextRules:
 
 def rebuilt(old: Any, values: dict[str, Any]) -> Any:
     """Return a copy of a frozen model with other values, without validating what was valid already."""
-    new = object.__new__(type(old))
+    new: Any = object.__new__(cast("type[Any]", type(old)))
     put = object.__setattr__
     put(new, "__dict__", values)
     put(new, "__pydantic_fields_set__", old.__pydantic_fields_set__)
@@ -175,10 +177,13 @@ def rebuilt(old: Any, values: dict[str, Any]) -> Any:
     return new
 
 
-@functools.lru_cache(maxsize=1024)
 def rules_of(context: type[Context]) -> ContextRules:
-    """Return the compiled rules of a context class."""
-    return ContextRules(context)
+    """Return the compiled rules of a context class, made once."""
+    rules: ContextRules | None = context.__dict__.get("__graphflow_rules__")
+    if rules is None:
+        rules = ContextRules(context)
+        context.__graphflow_rules__ = rules  # on the class, so that it lives as long as the class
+    return rules
 
 
 def reducer_of(metadata: typing.Iterable[object]) -> Reducer | None:

@@ -6,7 +6,6 @@ parallel branches, so each of their fields is looked through, all the way down, 
 
 from __future__ import annotations
 
-import collections.abc as abc
 import dataclasses
 import datetime as dt
 import decimal
@@ -18,8 +17,9 @@ import re
 import types
 import typing
 import uuid
+from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, cast, get_args, get_origin
 
 import pydantic
 from pydantic import BaseModel
@@ -41,6 +41,7 @@ class FrozenDict(Mapping[K, V_co]):
 
     __slots__ = ("_hash", "_items")
     _items: dict[K, V_co]
+    _hash: int | None
 
     def __init__(self, items: Mapping[K, V_co] | Iterable[tuple[K, V_co]] = ()) -> None:
         """Copy the items."""
@@ -72,7 +73,7 @@ class FrozenDict(Mapping[K, V_co]):
         """Hash the items, whatever their order."""
         if self._hash is None:
             object.__setattr__(self, "_hash", hash(frozenset(self._items.items())))
-        return typing.cast("int", self._hash)
+        return cast("int", self._hash)
 
     def __repr__(self) -> str:
         """Show the items."""
@@ -87,20 +88,26 @@ class FrozenDict(Mapping[K, V_co]):
         return FrozenDict({**self._items, key: value})
 
     @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: pydantic.GetCoreSchemaHandler) -> core_schema.CoreSchema:
+    def __get_pydantic_core_schema__(
+        cls, source: Any, handler: pydantic.GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
         """Validate as a dict, then freeze; serialise as a dict."""
         key, value = get_args(source) or (Any, Any)
-        inner = handler.generate_schema(dict[key, value])
+        inner = handler.generate_schema(cast("Any", dict)[key, value])
         thaw = core_schema.plain_serializer_function_ser_schema(dict, return_schema=inner)
         build = core_schema.no_info_after_validator_function(cls, inner)
         from_python = core_schema.no_info_before_validator_function(
-            lambda found: found._items if isinstance(found, FrozenDict) else found,  # noqa: SLF001 - our own class
+            _thawed,
             build,
         )
         return core_schema.json_or_python_schema(build, from_python, serialization=thaw)
 
 
-Json = TypeAliasType("Json", "None | bool | int | float | str | tuple[Json, ...] | FrozenDict[str, Json]")
+def _thawed(found: Any) -> Any:
+    return dict(cast("FrozenDict[Any, Any]", found)) if isinstance(found, FrozenDict) else found
+
+
+Json = TypeAliasType("Json", "bool | int | float | str | tuple[Json, ...] | FrozenDict[str, Json] | None")
 """Any JSON value, frozen: arrays are tuples and objects are `FrozenDict`."""
 
 
@@ -133,8 +140,10 @@ def mutable_part(annotation: Any) -> tuple[str, str] | None:
     return _mutable(annotation, frozenset())
 
 
-def _mutable(kind: Any, seen: frozenset[Any]) -> tuple[str, str] | None:  # noqa: PLR0911 - one answer for each kind of type
-    if kind is Json or kind is ... or kind is None or isinstance(kind, str) or kind in seen:  # a forward name is looked through where it is defined
+def _mutable(kind: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
+    if (
+        kind is Json or kind is ... or kind is None or isinstance(kind, str) or kind in seen
+    ):  # a forward name is looked through where it is defined
         return None
     origin = get_origin(kind)
     if isinstance(kind, TypeAliasType):
@@ -147,25 +156,28 @@ def _mutable(kind: Any, seen: frozenset[Any]) -> tuple[str, str] | None:  # noqa
         return None
     if isinstance(kind, TypeVar):
         return (f"the type variable {kind} is unbound", "a parametrised class, such as Box[Item]")
-    base = origin or kind
+    base: Any = origin or kind
     if base in _INSTEAD:
         return (f"{_name(kind)} is mutable", _INSTEAD[base])
     if base in (tuple, frozenset, FrozenDict):
         return (f"{_name(kind)} says nothing of its items", f"{base.__name__}[...] with their type")
     if isinstance(base, type):
         return _mutable_class(base, seen | {kind})
-    if callable(kind) and hasattr(kind, "__supertype__"):
+    if isinstance(kind, typing.NewType):
         return _mutable(kind.__supertype__, seen)
     return (f"{_name(kind)} may be mutable", "a frozen pydantic model or a frozen dataclass")
 
 
-def _mutable_class(base: type, seen: frozenset[Any]) -> tuple[str, str] | None:
+def _mutable_class(base: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
     if issubclass(base, BaseModel):
         if not base.model_config.get("frozen"):
-            return (f"the model {base.__name__} is not frozen", 'model_config = ConfigDict(frozen=True) on it')
+            return (
+                f"the model {base.__name__} is not frozen",
+                "model_config = ConfigDict(frozen=True) on it",
+            )
         return _first((info.annotation for info in base.model_fields.values()), seen)
     if dataclasses.is_dataclass(base):
-        if not base.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # not in the stubs
+        if not _is_frozen_dataclass(base):
             return (f"the dataclass {base.__name__} is not frozen", "@dataclass(frozen=True) on it")
         return _first(typing.get_type_hints(base).values(), seen)
     if issubclass(base, tuple) and hasattr(base, "_fields"):
@@ -173,6 +185,10 @@ def _mutable_class(base: type, seen: frozenset[Any]) -> tuple[str, str] | None:
     if issubclass(base, _SCALARS):
         return None
     return (f"{_name(base)} may be mutable", "a frozen pydantic model or a frozen dataclass")
+
+
+def _is_frozen_dataclass(base: Any) -> bool:
+    return bool(base.__dataclass_params__.frozen)
 
 
 def _first(kinds: Iterable[Any], seen: frozenset[Any]) -> tuple[str, str] | None:
@@ -204,24 +220,34 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
 
 
 def _mutable_value(value: Any, where: str) -> tuple[str, str, str] | None:
-    kind = type(value)
+    kind: Any = cast("Any", type(value))
     known = _PROVED.get(kind)
     if known is None:
         known = _PROVED[kind] = _proved(kind)
     if known:
         return None
     if isinstance(value, (tuple, frozenset)):
-        parts: Iterable[tuple[str, Any]] = ((f"[{index}]", item) for index, item in enumerate(value))
+        items = cast("Iterable[Any]", value)
+        parts: Iterable[tuple[str, Any]] = ((f"[{index}]", item) for index, item in enumerate(items))
     elif isinstance(value, FrozenDict):
-        parts = ((f"[{key!r}]", item) for key, item in value.items())
+        table = cast("FrozenDict[Any, Any]", value)
+        parts = ((f"[{key!r}]", item) for key, item in table.items())
     elif isinstance(value, BaseModel) and value.model_config.get("frozen"):
-        parts = ((f".{name}", getattr(value, name)) for name in type(value).model_fields)
-    elif dataclasses.is_dataclass(value) and type(value).__dataclass_params__.frozen:  # type: ignore[attr-defined]  # not in the stubs
+        parts = ((f".{name}", getattr(value, name)) for name in kind.model_fields)
+    elif dataclasses.is_dataclass(value) and _is_frozen_dataclass(kind):
         parts = ((f".{item.name}", getattr(value, item.name)) for item in dataclasses.fields(value))
     else:
-        found = mutable_part(kind) or (f"{_name(kind)} may be mutable", "a frozen pydantic model or a frozen dataclass")
-        return (where or "the value itself", *found)
-    return next((found for step, item in parts if (found := _mutable_value(item, where + step)) is not None), None)
+        found = mutable_part(kind) or (
+            f"{_name(kind)} may be mutable",
+            "a frozen pydantic model or a frozen dataclass",
+        )
+        what, instead = found
+        return (where or "the value itself", what, instead)
+    for step, item in parts:
+        inside = _mutable_value(item, where + step)
+        if inside is not None:
+            return inside
+    return None
 
 
 def _proved(kind: type) -> bool:

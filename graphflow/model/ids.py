@@ -7,7 +7,6 @@ names alone are only their projection for drawings and selectors.
 from __future__ import annotations
 
 import re
-import sys
 import uuid
 from typing import NamedTuple, NewType, TypeAlias
 
@@ -37,7 +36,7 @@ Path: TypeAlias = tuple[Segment, ...]
 
 def new_run_id() -> RunId:
     """Return a new id for a run; ids sort by time of creation where Python offers that."""
-    make = uuid.uuid7 if sys.version_info >= (3, 14) else uuid.uuid4
+    make = getattr(uuid, "uuid7", uuid.uuid4)  # sortable ids came with Python 3.14
     return RunId(str(make()))
 
 
@@ -62,7 +61,8 @@ def _segment_text(segment: Segment) -> str:
 
 
 _SEGMENT = re.compile(
-    r"(?P<name>[^/:~@]*)(:(?P<visit>\d+))?(~(?P<lanes>\d+(\.\d+)*))?(@(?P<turn>\d+)\.(?P<call>\d+))?", re.DOTALL
+    r"(?P<name>[^/:~@]*)(:(?P<visit>\d+))?(~(?P<lanes>\d+(\.\d+)*))?(@(?P<turn>\d+)\.(?P<call>\d+))?",
+    re.DOTALL,
 )
 
 

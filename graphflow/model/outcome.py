@@ -96,7 +96,7 @@ class Call:
     id: str
     needs: tuple[str, ...]
 
-    def __init__(self, to: str, brief: Brief | str, *, id: str = "", needs: tuple[str, ...] = ()) -> None:  # noqa: A002 - the call's id
+    def __init__(self, to: str, brief: Brief | str, *, id: str = "", needs: tuple[str, ...] = ()) -> None:
         """Make a brief of a str."""
         put = object.__setattr__
         put(self, "to", to)

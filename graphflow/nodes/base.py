@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, overload
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -104,9 +102,7 @@ class Node(Generic[C_contra]):
                 statements += connect(tail, self).statements
         return Chain(statements, branches[0].target, (self,))
 
-    def choose(
-        self, *cases: Branch[D], default: Node[Any] | Literal[Terminal.END] | None = None
-    ) -> Chain[D]:
+    def choose(self, *cases: Branch[D], default: Node[Any] | Literal[Terminal.END] | None = None) -> Chain[D]:
         """Take exactly one edge: the first case that holds, else the default.
 
         Args:
@@ -232,7 +228,7 @@ def choose_from(
     return Chain(statements, source, ())
 
 
-def map_from(  # noqa: PLR0913 - the arguments of Node.map
+def map_from(
     source: Node[Any] | Terminal,
     lane: Node[Any] | Chain[Any],
     *,

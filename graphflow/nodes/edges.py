@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -154,7 +154,13 @@ class ErrorStatement:
 
 
 Statement = (
-    NextStatement | ForkStatement | ChooseStatement | MapStatement | DelegateStatement | HandoffStatement | ErrorStatement
+    NextStatement
+    | ForkStatement
+    | ChooseStatement
+    | MapStatement
+    | DelegateStatement
+    | HandoffStatement
+    | ErrorStatement
 )
 
 # --- chains ----------------------------------------------------------------------------------------------------------
@@ -185,14 +191,15 @@ class Chain(Generic[C_contra]):
         if not self.tails:
             msg = f"nothing can follow {self.statements[-1]!r}: it has no open end to lead on from."
             raise UsageError(msg)
-        joined = self
+        joined: Chain[Any] = self
         tails: tuple[Node[Any], ...] = ()
         for index, tail in enumerate(self.tails):
             link = connect(tail, other)
             new = link.statements if index == 0 else link.statements[:1]
             joined = Chain((*joined.statements, *new), self.head, ())
             tails = link.tails
-        return Chain(joined.statements, self.head, tails)
+        made: Chain[Any] = Chain(joined.statements, self.head, tails)
+        return made
 
 
 def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
@@ -202,7 +209,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         UsageError: if nothing can lead from the one to the other.
     """
     if isinstance(other, tuple):
-        other = Fork(tuple(as_branch(item) for item in other))
+        other = Fork(tuple(as_branch(item) for item in cast("tuple[Item, ...]", other)))
     if isinstance(other, Fork):
         if not other.branches:
             msg = f"{source!r} >> (): a fork needs at least one branch."
@@ -217,7 +224,8 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
                 tails += (branch.target,)
         return Chain(statements, source, tails)
     if isinstance(other, Chain):
-        return Chain((NextStatement(source, other.head), *other.statements), source, other.tails)
+        chain = cast("Chain[Any]", other)
+        return Chain((NextStatement(source, chain.head), *chain.statements), source, chain.tails)
     if other is Terminal.END:
         return Chain((NextStatement(source, other),), source, ())
     if other is Terminal.START or not hasattr(other, "delegates"):
@@ -233,9 +241,10 @@ def as_branch(item: Item) -> Branch[Any]:
         UsageError: if it is none of them.
     """
     if isinstance(item, Branch):
-        return item
+        return cast("Branch[Any]", item)
     if isinstance(item, Chain):
-        return Branch(item.head, chain=item)
+        chain = cast("Chain[Any]", item)
+        return Branch(chain.head, chain=chain)
     if item is Terminal.END or hasattr(item, "delegates"):
         return Branch(item)
     msg = f"{item!r} is no branch: a node, when(...), on(...), a chain or END is needed."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
@@ -125,7 +124,7 @@ class FunctionNode(Node[C_contra]):
 
     def __post_init__(self) -> None:
         """Look at the function once, not at every visit."""
-        Node.__post_init__(self)
+        super().__post_init__()
         checked_bound(f"node {self.name!r}", self.max_turns, "max_turns", least=1)
 
     @functools.cached_property
@@ -144,18 +143,20 @@ def is_async(fn: Callable[..., Any]) -> bool:
     while isinstance(fn, functools.partial):
         fn = fn.func
     call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004 - the bound method is wanted
-    return asyncio.iscoroutinefunction(fn) or asyncio.iscoroutinefunction(call)
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
 
 
 def _wants_step(fn: Callable[..., Any], name: str) -> bool:
     try:
         parameters = [
-            p for p in inspect.signature(fn).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+            p
+            for p in inspect.signature(fn).parameters.values()
+            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
         ]
     except (TypeError, ValueError):
         return False
     required = [p for p in parameters if p.default is p.empty]
-    if not 1 <= len(parameters) or len(required) > 2:  # noqa: PLR2004 - state and step
+    if not len(parameters) >= 1 or len(required) > 2:  # noqa: PLR2004 - state and step
         msg = f"node {name!r}: its function takes (state) or (state, step), not {inspect.signature(fn)}."
         raise UsageError(msg)
     return len(required) == 2 or (len(parameters) > 1 and parameters[1].name == "step")  # noqa: PLR2004

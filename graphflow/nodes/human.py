@@ -25,7 +25,7 @@ class Human(Node[Context]):
     schema: Any
     kind: ClassVar[str] = "human"
 
-    def __init__(  # noqa: PLR0913 - each is a declared property of the node
+    def __init__(
         self,
         name: str,
         question: str = "What now?",

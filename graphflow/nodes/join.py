@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -86,7 +86,7 @@ class Join(Node[Context]):
     reduce: Callable[[tuple[Any, ...]], Any] | None
     kind: ClassVar[str] = "join"
 
-    def __init__(  # noqa: PLR0913 - each is a declared property of the node
+    def __init__(
         self,
         name: str,
         policy: Policy = ALL,
@@ -117,4 +117,4 @@ class Join(Node[Context]):
 
 def init_node(node: Node[Any], name: str, **fields: Any) -> None:
     """Run the base's initialiser on a node with an `__init__` of its own."""
-    Node.__init__(node, name=name, **fields)
+    cast("Any", Node).__init__(node, name=name, **fields)

@@ -110,7 +110,7 @@ class Fold(Visits, Walk, Calls, Failures, Clockwork):
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         if fact.budget.seconds is not None:
-            timer = self.set_timer(fact.budget.seconds, self.run_overdue)
+            timer = self.set_timer(self.run_overdue)
             self.decisions.append(TimerSet(timer, fact.budget.seconds, (), "deadline"))
             self.commands.append(SetTimer(timer, fact.budget.seconds))
         self.open_root(self.graph, fact.context, fact.budget)

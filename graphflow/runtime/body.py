@@ -161,7 +161,9 @@ _PLAIN = (str, bytes, int, float, bool, type(None))
 
 
 @types.coroutine
-def resumed(body: Body, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any) -> Generator[Any, Any, Any]:
+def resumed(
+    body: Body, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any
+) -> Generator[Any, Any, Any]:
     """Drive a coroutine that has begun to wait, each stretch in its own context variables."""
     while True:
         try:
@@ -170,12 +172,12 @@ def resumed(body: Body, around: ContextVars, coroutine: Coroutine[Any, Any, Any]
             coroutine.close()
             raise
         except BaseException as error:  # noqa: BLE001 - whatever is thrown in belongs to the coroutine
-            step = functools.partial(around.run, coroutine.throw, error)
+            go_on: Callable[[], Any] = functools.partial(coroutine.throw, error)
         else:
-            step = functools.partial(around.run, coroutine.send, sent)
+            go_on = functools.partial(coroutine.send, sent)
         began = time.perf_counter()
         try:
-            item = step()
+            item = around.run(go_on)
         except StopIteration as stop:
             return stop.value
         finally:

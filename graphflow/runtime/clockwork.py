@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from graphflow.events import (
     EffectFinished,
@@ -15,6 +16,7 @@ from graphflow.events import (
     TimerSet,
 )
 from graphflow.model.budget import ADDITIVE, Budget
+from graphflow.model.contract import Code
 from graphflow.model.ids import Path, names
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, SetTimer, StartBody
@@ -76,7 +78,7 @@ class Clockwork(Core):
     # --- timers ---
 
     def _timer(self, at: float, path: Path, purpose: Any, fire: Callable[[], None]) -> int:
-        timer = self.set_timer(at, fire)
+        timer = self.set_timer(fire)
         self.decisions.append(TimerSet(timer, at, path, purpose))
         self.commands.append(SetTimer(timer, at))
         return timer
@@ -130,7 +132,8 @@ class Clockwork(Core):
             elif active and frame.timer is None and frame.left is not None:
                 frame.due = self.at + frame.left
                 frame.left = None
-                frame.timer = self._timer(frame.due, frame.path, "call_timeout", lambda f=frame: self.call_overdue(f))  # type: ignore[misc]  # a default binds the loop's frame
+                overdue = functools.partial(self.call_overdue, frame)
+                frame.timer = self._timer(frame.due, frame.path, "call_timeout", overdue)
                 self.busy += 1
 
     def _is_active(self, frame: Frame) -> bool:
@@ -215,7 +218,8 @@ class Clockwork(Core):
         assert refusing is not None  # noqa: S101 - it has just refused
         meter, dimension = refusing
         bound, limit, left = ADDITIVE[dimension], meter.granted[dimension], meter.free(dimension)
-        self.refuse(visit.path, bound, None if limit is None else float(limit), f"{wanted[dimension]} of an effect")  # type: ignore[arg-type]  # dimensions are codes
+        wish = f"{wanted[dimension]} of an effect"
+        self.refuse(visit.path, cast("Code", bound), None if limit is None else float(limit), wish)
         return RefuseEffect(visit.path, key, bound, limit, wanted[dimension], left)
 
     def effect_finished(self, fact: EffectFinished) -> None:
@@ -305,5 +309,3 @@ def _above(frame: Frame, visit: Visit) -> bool:
     while inside is not None and inside is not frame:
         inside = inside.owner.token.frame if inside.owner is not None else None
     return inside is frame
-
-

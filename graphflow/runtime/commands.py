@@ -96,4 +96,3 @@ class EndRun:
 Command = (
     OpenGroup | CloseGroup | StartBody | CancelBody | AskHook | GoOn | RefuseEffect | SetTimer | DropTimer | EndRun
 )
-

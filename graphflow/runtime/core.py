@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from graphflow.errors import InternalError
-from graphflow.events import Decision, EdgeName, Failure, Refused
-from graphflow.graphs.compiled import Edge, Key, Out
+from graphflow.events import Decision, Failure, Refused
+from graphflow.graphs.compiled import Edge, Out
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left, State
@@ -25,7 +25,6 @@ from graphflow.runtime.tables import (
     Frame,
     Inbox,
     Scope,
-    Standing,
     Token,
     Trouble,
     Visit,
@@ -52,8 +51,8 @@ class Core:
         self.deadline = float("inf")
         self.max_parallel: int | None = None
         self.hooked = False
-        self.busy = 0  # bodies, hooks and waits that will bring a fact of their own accord
-        self.slots = 0
+        self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
+        self.slots: int = 0
         self.queue: deque[tuple[Visit, Command | None]] = deque()
         self.unfunded: deque[tuple[Visit, Callable[[bool], bool]]] = deque()
         self.timed_frames: list[Frame] = []
@@ -61,7 +60,6 @@ class Core:
         self.troubles: list[Reason] = []
         self.ended: Any = None  # the RunEnded decision
         self.output: Any = None
-        self.last_nodes: list[str] = []
         self.spent_by_node: dict[str, list[Amount]] = {}
         self.spent_by_edge: dict[str, list[Amount]] = {}
 
@@ -76,9 +74,7 @@ class Core:
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""
         failure = failure_of(error, code, limit)
-        reason = Reason(
-            code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit
-        )
+        reason = Reason(code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
 
     def bound_trouble(self, reason: Reason) -> Trouble:
@@ -96,8 +92,8 @@ class Core:
             (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
         )  # fmt: skip
 
-    def set_timer(self, at: float, fire: Callable[[], None]) -> int:
-        """Have something done at a time; the caller adds the decision and the command."""
+    def set_timer(self, fire: Callable[[], None]) -> int:
+        """Have something done by a timer; the caller adds the decision and the command that say when."""
         timer = self.next_timer
         self.next_timer += 1
         self.timers[timer] = fire
@@ -117,7 +113,7 @@ class Core:
         """Move a token over an edge (walk)."""
         raise NotImplementedError
 
-    def die(self, token: Token) -> None:
+    def die(self, token: Token, last: tuple[str, ...]) -> None:
         """End a token that has nowhere to go (walk)."""
         raise NotImplementedError
 
@@ -205,7 +201,7 @@ class Core:
         """A body that was being cancelled has ended (failures)."""
         raise NotImplementedError
 
-    def no_route(self, frame: Frame) -> None:
+    def no_route(self, frame: Frame, last: tuple[str, ...]) -> None:
         """Every token of a frame has ended before END (failures)."""
         raise NotImplementedError
 
@@ -314,5 +310,3 @@ def group_of(token: Token) -> int:
 def impossible(what: str) -> InternalError:
     """Return the error of a state that should never be reached."""
     return InternalError(what)
-
-

@@ -75,11 +75,11 @@ class Failures(Core):
             owner.frame = None
             self.attempt_failed(owner, trouble)
 
-    def no_route(self, frame: Frame) -> None:
+    def no_route(self, frame: Frame, last: tuple[str, ...]) -> None:
         """Fail a frame in which every token has ended before END."""
-        last = ", ".join(map(repr, self.last_nodes[-3:])) or "START"
+        shown = ", ".join(map(repr, dict.fromkeys(last)))
         name = frame.tables.graph.name
-        error = NoRoute(f"in {name!r} no token reached END: no edge held after {last}. Add a default= to that choose.")
+        error = NoRoute(f"in {name!r} no token reached END: no edge held after {shown}. Add a default= to that choose.")
         self.fail_frame(frame, self.trouble("no_route", error, frame.path))
 
     # --- bounds ---
@@ -157,7 +157,9 @@ class Failures(Core):
         edge = frame.edge
         target = edge.target if edge is not None else "?"
         text = f"the call of {target!r} took longer than its timeout of {frame.limit:g} s"
-        reason = Reason(code="timeout", text=text, path=path_text(owner.path), error_type="NodeTimeout", limit=frame.limit)
+        reason = Reason(
+            code="timeout", text=text, path=path_text(owner.path), error_type="NodeTimeout", limit=frame.limit
+        )
         failure = Failure("graphflow.errors.NodeTimeout", text, (), "timeout", frame.limit)
         self._empty(frame, lambda: self._failed(frame, Trouble(reason, failure, timed_out=True)))
 
@@ -264,6 +266,8 @@ class Failures(Core):
                 self._cancel_child(visit.frame, closing)
             case Standing.PAUSED:
                 self.questions.pop(visit.question, None)
+            case Standing.NESTED | Standing.UNFUNDED:
+                pass  # nothing of it runs
         closing.visits.append(visit)
 
     def _cancel_child(self, frame: Frame, closing: Closing) -> None:

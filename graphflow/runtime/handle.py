@@ -8,11 +8,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import anyio
-from pydantic import TypeAdapter, ValidationError
-from typing_extensions import Self
+from pydantic import TypeAdapter
 
 from graphflow.errors import InternalError, UsageError
 from graphflow.events import AnswerGiven, CancelRequested, Clock, Event, Fact, Journal, Record, RunStarted
@@ -191,12 +190,8 @@ class Run(Generic[C]):
             known = ", ".join(repr(found.id) for found in self.questions) or "none"
             msg = f"the run {self.run_id!r} has no open question {question!r}; open are: {known}."
             raise UsageError(msg)
-        schema = Json if visit.schema is None else visit.schema
-        try:
-            checked = TypeAdapter(schema).validate_python(value)
-        except ValidationError:
-            raise
-        fact = AnswerGiven(question, checked)
+        schema: Any = Json if visit.schema is None else visit.schema
+        fact = AnswerGiven(question, TypeAdapter(schema).validate_python(value))
         if self._session.is_set():
             self._begin(fact)
         else:
@@ -242,7 +237,7 @@ def _host() -> _Host:
     return create
 
 
-def start(  # noqa: PLR0913 - the parts of a run
+def start(
     graph: Graph[C],
     context: C,
     *,
@@ -262,7 +257,8 @@ def start(  # noqa: PLR0913 - the parts of a run
     if max_parallel is not None and (isinstance(max_parallel, bool) or max_parallel < 1):
         msg = f"max_parallel={max_parallel!r}: at least 1, or None for no limit."
         raise UsageError(msg)
-    if not isinstance(graph, Graph):
+    given: object = graph
+    if not isinstance(given, Graph):
         msg = f"run({graph!r}): a Graph is needed."
         raise UsageError(msg)
     if not isinstance(context, graph.context):
@@ -306,7 +302,7 @@ class _Starting(Generic[C]):
             await self._run.__aexit__(kind, error, trace)
 
 
-async def run(  # noqa: PLR0913 - the parts of a run
+async def run(
     graph: Graph[C],
     context: C,
     *,
@@ -351,7 +347,7 @@ async def run(  # noqa: PLR0913 - the parts of a run
         return await running.result()
 
 
-def run_sync(  # noqa: PLR0913 - the parts of a run
+def run_sync(
     graph: Graph[C],
     context: C,
     *,
@@ -383,5 +379,3 @@ def _merged(own: Budget | None, given: Budget | None) -> Budget:
         replaced = getattr(given, name) if given is not None else None
         chosen[name] = replaced if replaced is not None else getattr(own, name, None)
     return Budget(**chosen)
-
-

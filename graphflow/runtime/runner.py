@@ -8,6 +8,7 @@ Bodies return facts and never raise into a group, so that no ExceptionGroup aris
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import inspect
 import threading
@@ -57,7 +58,7 @@ from graphflow.runtime.commands import (
 )
 from graphflow.runtime.core import failure_of, left_now
 
-Before = Callable[[State[Any]], "Skip | None | Awaitable[Skip | None]"]
+Before = Callable[[State[Any]], "Skip | Awaitable[Skip | None] | None"]
 Listener = Callable[[Event], None]
 
 TURNS = 64
@@ -70,7 +71,7 @@ SWALLOWED = 5.0
 class Group:
     """The task group of a scope, while anything runs in it."""
 
-    __slots__ = ("children", "closed", "hosted", "number", "parent", "ready", "tasks", "takers")
+    __slots__ = ("children", "closed", "hosted", "number", "parent", "ready", "takers", "tasks")
 
     def __init__(self, number: int, parent: Group | None) -> None:
         """Begin without tasks: it is hosted when there is something to run."""
@@ -86,7 +87,7 @@ class Group:
 class Runner:
     """One run at work."""
 
-    def __init__(  # noqa: PLR0913 - the parts of a run
+    def __init__(
         self,
         graph: Graph[Any],
         run_id: str,
@@ -266,10 +267,8 @@ class Runner:
             self.records.append(event)
             self._tell()
         for other in tuple(self._listeners):
-            try:
+            with contextlib.suppress(Exception):  # it will be told apart at its next event
                 other(event)
-            except Exception:  # noqa: BLE001, S110 - it will be told apart at its next event
-                pass
 
     def _tell(self) -> None:
         news, self._news = self._news, []
@@ -500,21 +499,22 @@ class Runner:
         """Ask the `before=` hook about a visit."""
         assert self._before is not None  # noqa: S101 - the fold asks only where there is one
         self._hand_over(group)
-        answer: Any = None
+        skip: str | None = None
         failure = None
         try:
-            answer = self._before(command.state)
-            if inspect.isawaitable(answer):
-                answer = await answer
-            if answer is not None and not isinstance(answer, Skip):
+            found = self._before(command.state)
+            answer: object = await found if inspect.isawaitable(found) else found
+            if isinstance(answer, Skip):
+                skip = answer.reason
+            elif answer is not None:
                 msg = f"a before= hook returns None or Skip(reason), not {answer!r}."
-                raise UsageError(msg)  # noqa: TRY301 - handled like whatever the hook raises
+                raise UsageError(msg)
         except Exception as error:  # noqa: BLE001 - whatever a hook raises is a fact
             self.errors[command.path] = error
             failure = failure_of(error)
         group.takers += 1
         self._awake -= 1
-        await self.record(HookAnswered(command.path, None if answer is None else answer.reason, failure))
+        await self.record(HookAnswered(command.path, skip, failure))
 
     # --- time ---
 
@@ -593,4 +593,3 @@ def _internal(error: Exception) -> InternalError:
     made = InternalError(f"the fold raised {type(error).__name__}: {error}")
     made.__cause__ = error
     return made
-

@@ -45,11 +45,11 @@ class Trouble(NamedTuple):
 class Counters:
     """What bounds are counted on: one for each activation of a graph and for each lane of a map."""
 
-    hops: dict[Edge, int] = field(default_factory=dict)
-    visits: dict[str, int] = field(default_factory=dict)
+    hops: dict[Edge, int] = field(default_factory=dict[Edge, int])
+    visits: dict[str, int] = field(default_factory=dict[str, int])
     total: int = 0
     handoffs: int = 0
-    trail: list[str] = field(default_factory=list)  # who handed over to whom, for the reason of a bound
+    trail: list[str] = field(default_factory=list[str])  # who handed over to whom, for the reason of a bound
 
 
 class Standing(enum.Enum):
@@ -76,8 +76,8 @@ class Domain:
     """
 
     region: Region
-    reach: dict[str, int] = field(default_factory=dict)
-    waiting: dict[str, list[Token]] = field(default_factory=dict)
+    reach: dict[str, int] = field(default_factory=dict[str, int])
+    waiting: dict[str, list[Token]] = field(default_factory=dict[str, list["Token"]])
 
 
 @dataclass(slots=True, eq=False)
@@ -96,9 +96,9 @@ class Frame:
     call: int = -1  # the position in the owner's batch; -1 for a nested graph and the root
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
     grant: Budget | None = None  # of a split account
-    visits: dict[Any, int] = field(default_factory=dict)
+    visits: dict[Any, int] = field(default_factory=dict[Any, int])
     token: Token | None = None
-    detached: list[Scope] = field(default_factory=list)  # scopes whose join has run while losers go on
+    detached: list[Scope] = field(default_factory=list["Scope"])  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
     escalated: bool = False
     closing: Closing | None = None
@@ -142,9 +142,10 @@ class Scope:
     out: ForkOut | MapOut
     base: Context
     declared: int
-    live: dict[int, Token] = field(default_factory=dict)
-    arrived: dict[int, Token] = field(default_factory=dict)
-    failed: dict[int, tuple[str, Trouble]] = field(default_factory=dict)
+    live: dict[int, Token] = field(default_factory=dict[int, "Token"])
+    arrived: dict[int, Token] = field(default_factory=dict[int, "Token"])
+    last: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # of each branch that died, its last nodes
+    failed: dict[int, tuple[str, Trouble]] = field(default_factory=dict[int, tuple[str, Trouble]])
     fired: bool = False
     closing: Closing | None = None
     timer: int | None = None
@@ -160,7 +161,7 @@ class CallState:
     needs: tuple[int, ...] = ()
     frame: Frame | None = None
     report: Any = None
-    updates: list[Written] = field(default_factory=list)
+    updates: list[Written] = field(default_factory=list[Written])
     done: bool = False
     started: bool = False
 
@@ -192,7 +193,9 @@ class Visit:
     asked: str = ""
     schema: Any = None
     effects: int = 0
-    flying: dict[str, tuple[Any, ...]] = field(default_factory=dict)  # effects in flight: what each has reserved
+    flying: dict[str, tuple[Any, ...]] = field(
+        default_factory=dict[str, tuple[Any, ...]]
+    )  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
 
 
@@ -209,5 +212,5 @@ class Closing:
 
     then: Callable[[], None]
     outstanding: int = 0
-    visits: list[Visit] = field(default_factory=list)
+    visits: list[Visit] = field(default_factory=list["Visit"])
     open: bool = False

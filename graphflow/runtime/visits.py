@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from graphflow.errors import (
     ContractError,
@@ -23,10 +23,10 @@ from graphflow.events import (
     Paused,
     VisitStatus,
 )
-from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, MapOut, NextOut
-from graphflow.model.contract import Reason, Report
+from graphflow.graphs.compiled import Edge, ForkOut, MapOut, NextOut, Out
+from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.frozen import mutable_value
-from graphflow.model.ids import Path, Segment, path_text
+from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.state import Message
 from graphflow.nodes.function import FunctionNode
@@ -219,7 +219,7 @@ class Visits(Core):
         self.hit_bound(visit.token, reason)
 
     def _outcome(self, visit: Visit, outcome: Any) -> None:
-        kind = type(outcome)
+        kind: Any = cast("Any", type(outcome))
         if kind is Done:
             self._finish(visit, outcome.output, outcome.update)
         elif outcome is None:
@@ -263,7 +263,8 @@ class Visits(Core):
             deltas.append({into: output})
         if not deltas:
             return token.context, ()
-        rules, context, written = token.frame.rules, token.context, []
+        rules, context = token.frame.rules, token.context
+        written: list[Written] = []
         try:
             for delta in deltas:
                 checked = rules.validate(delta)
@@ -452,7 +453,10 @@ class Visits(Core):
     def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
         """Let a failure that a node is to blame for, but that no visit of it had, take its error edges or go outward."""
         station = token.frame.tables.stations.get(name)
-        token.at = name
+        if token.domain is None:
+            token.at = name
+        elif name not in token.domain.region.nodes:
+            station = None  # the join of the scope around it too: its error edges lie outside of that scope
         if station is None or not self._handled(token, station.errors, name, trouble):
             self.fail(token, trouble)
 
@@ -469,7 +473,7 @@ class Visits(Core):
             return None
         met, dimension = refusing
         limit = met.granted[dimension]
-        code = "retries" if dimension == RETRIES else "node_runs"
+        code: Code = "retries" if dimension == RETRIES else "node_runs"
         wish = f"a retry of {visit.station.name!r}"
         return self.refuse(visit.path, code, None if limit is None else float(limit), wish)
 
@@ -482,8 +486,10 @@ class Visits(Core):
         self._begin(visit)
 
 
-def route_text(out: ForkOut | ChooseOut | MapOut) -> str:
+def route_text(out: Out) -> str:
     """Name the conditions of a statement, for an error."""
+    if isinstance(out, NextOut):
+        return str(out.edge.name)
     if isinstance(out, MapOut):
         return f"over={getattr(out.over, '__name__', out.over)!r}"
     edges = out.edges if isinstance(out, ForkOut) else out.cases

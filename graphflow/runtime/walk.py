@@ -50,8 +50,7 @@ class Walk(Core):
         if graph.escalate is not None and graph.escalate.name == name and token.scope is None:
             self.reach_end(token, inbox)  # an escalate node without a next statement ends its graph
         else:
-            self.last_nodes.append(name)
-            self.die(token)
+            self.die(token, (name,))
 
     def route(self, token: Token, out: Out, inbox: Inbox, path: Path, context: Any) -> Any:
         """Evaluate the conditions of a statement, each once, on what a successor would see.
@@ -75,8 +74,7 @@ class Walk(Core):
         match out:
             case ChooseOut() | NextOut():
                 if route is None:
-                    self.last_nodes.append(path[-1].name if path else "START")
-                    self.die(token)
+                    self.die(token, (path[-1].name if path else "START",))
                 else:
                     self.take(token, route, inbox)
             case ForkOut():
@@ -156,12 +154,12 @@ class Walk(Core):
 
     @staticmethod
     def _reach(domain: Domain, place: Key) -> None:
-        for reached in domain.region.merges.get(place, ()):  # type: ignore[arg-type]  # START is in no region
+        for reached in domain.region.merges.get(str(place), ()):
             domain.reach[reached] = domain.reach.get(reached, 0) + 1
 
     @staticmethod
     def _unreach(domain: Domain, place: Key) -> tuple[str, ...]:
-        affected = domain.region.merges.get(place, ())  # type: ignore[arg-type]  # START is in no region
+        affected = domain.region.merges.get(str(place), ())
         for reached in affected:
             domain.reach[reached] -= 1
         return affected
@@ -192,6 +190,7 @@ class Walk(Core):
             kept.inbox = tuple(message for token in tokens for message in token.inbox)
             trouble = self.combine(kept, scope.base, [token.updates or [] for token in tokens], place)
         if trouble is not None:
+            kept.context, kept.updates = scope.base, []  # what is in conflict is written by nobody
             self.fail_at(kept, place, trouble)
             return
         self.agenda.append(lambda: self._enter_if_alive(kept, place))
@@ -208,7 +207,8 @@ class Walk(Core):
         """Apply the updates of several branches on their fork's context, in branch order; return a conflict."""
         rules = token.frame.rules
         writers: dict[str, Path] = {}
-        context, updates = base, []
+        context = base
+        updates: list[Written] = []
         for part in parts:
             mine: dict[str, Path] = {}
             for fields, writer in part:
@@ -275,7 +275,8 @@ class Walk(Core):
             return
         scope = self._open_scope(token, out, len(items), len(items), path)
         frame, at, base, lanes = token.frame, token.at, token.context, token.lanes
-        scope.live = live = {}
+        live: dict[int, Token] = {}
+        scope.live = live
         edge = out.edge
         for index in range(len(items)):
             domain = Domain(out.region)
@@ -300,7 +301,7 @@ class Walk(Core):
         self.commands.append(OpenGroup(number, group_of(token)))
         within = out.policy.within
         if within is not None:
-            timer = self.set_timer(self.at + within, lambda: self._too_late(scope))
+            timer = self.set_timer(lambda: self._too_late(scope))
             scope.timer = timer
             self.busy += 1
             self.decisions.append(TimerSet(timer, self.at + within, path, "quorum"))
@@ -330,15 +331,16 @@ class Walk(Core):
         if domain.region.waits and scope.closing is None:
             self._release(domain, self._unreach(domain, token.at))
 
-    def die(self, token: Token) -> None:
-        """End a token that has nowhere to go; it blocks nothing."""
+    def die(self, token: Token, last: tuple[str, ...]) -> None:
+        """End a token that has nowhere to go, after some last nodes; it blocks nothing."""
         scope = token.scope
         if scope is None:
             if token.frame.is_node:
                 self.finish_node_frame(token, None)
             else:
-                self.no_route(token.frame)
+                self.no_route(token.frame, last)
             return
+        scope.last[token.branch] = last
         self.drop(token)
         self.settle_scope(scope)
 
@@ -408,6 +410,7 @@ class Walk(Core):
         return Edge(first.name._replace(target=join if isinstance(join, str) else None), first.source, join)
 
     def scope_closed(self, scope: Scope) -> None:
+        """Say that a scope has closed."""
         if scope.timer is not None:
             self.busy -= 1
             self.drop_timer(scope.timer)
@@ -452,7 +455,8 @@ class Walk(Core):
         if isinstance(join, str):
             reason = Reason(code=code, text=f"{join!r} was skipped: {text}")
             self.decisions.append(NodeSkipped((*token.frame.path, Segment(join)), reason))
-        self.die(token)
+        last = tuple(name for branch in sorted(scope.last) for name in scope.last[branch])
+        self.die(token, last or (str(getattr(token.at, "value", token.at)),))
 
     def _unmet(self, scope: Scope) -> None:
         join = scope.out.region.join

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from graphflow.errors import JournalMismatch
 from graphflow.events import Event, Record, TimerFired, TimerSet
@@ -36,7 +36,7 @@ def _line(event: Event) -> str:
 
 
 def _text(value: Any) -> str:
-    return repr(sorted(value, key=repr)) if isinstance(value, (set, frozenset)) else repr(value)
+    return repr(sorted(cast("frozenset[Any]", value), key=repr)) if isinstance(value, frozenset) else repr(value)
 
 
 def fold_again(graph: Graph[Any], records: Sequence[Record]) -> Fold:

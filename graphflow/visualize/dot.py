@@ -23,6 +23,7 @@ from graphflow.visualize.style import (
     EDGE_LOOKS,
     GROUNDS,
     INK,
+    NOT_TAKEN,
     PALE,
     SOFT,
     STANDING_LOOKS,
@@ -35,9 +36,6 @@ from graphflow.visualize.text import flowed, shown, wrap
 NAME_WIDTH: Final = 28
 FACT_WIDTH: Final = 34
 EDGE_WIDTH: Final = 18
-NOT_TAKEN: Final = ("#d1d5db", "#6b7280")
-"""The colours of an edge, and of what is written on it, that a run did not take."""
-
 _ENDS: Final = frozenset({"start", "end"})
 
 _HEADER: Final = """\
@@ -49,9 +47,7 @@ digraph {
 """
 
 
-def to_dot(
-    graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()
-) -> str:
+def to_dot(graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()) -> str:
     """Draw a graph as DOT text, the same for equal graphs.
 
     Args:
@@ -63,10 +59,16 @@ def to_dot(
     return "\n".join(_Writer(drawing, overlay_of(drawing, run) if run is not None else None).lines()) + "\n"
 
 
+_ESCAPES: Final = str.maketrans({
+    "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;",
+    "\\": "\\\\",  # graphviz puts the node's id in the place of \N here too
+    "]": "&#93;",  # graphviz loses its way at one that stands alone
+})  # fmt: skip
+
+
 def escaped(text: str) -> str:
-    r"""Escape a text for an HTML-like label, so that it shows literally; graphviz replaces \\N there too."""
-    text = text.replace("\\", "\\\\")
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
+    """Escape a text for an HTML-like label, so that it shows literally."""
+    return text.translate(_ESCAPES)
 
 
 def _font(text: str, color: str, size: int | None = None) -> str:
@@ -131,9 +133,7 @@ class _Writer:
         lines = [_font(line, ALARM, 9) for line in flowed((f"! {code}" for code in problems), FACT_WIDTH)]
         if self.overlay is not None and id != self.drawing.graphs[0].id:
             color = ALARM if self.overlay.standing(id) == "failed" else INK
-            lines += [
-                f"<B>{_font(line, color, 10)}</B>" for line in flowed(self.overlay.words(id), FACT_WIDTH)
-            ]
+            lines += [f"<B>{_font(line, color, 10)}</B>" for line in flowed(self.overlay.words(id), FACT_WIDTH)]
         return lines
 
     def _node(self, node: DrawnNode) -> str:
@@ -147,9 +147,7 @@ class _Writer:
         lines += self._run_lines(node.id, node.problems)
         dashed = ",dashed" if self._dashed(node.id) and "dashed" not in kind.style else ""
         line, width = (ALARM, " penwidth=2.4") if node.problems else (look.line, "")
-        drawn = (
-            f'shape={kind.shape} style="{kind.style}{dashed}" fillcolor="{look.fill}" color="{line}"{width}'
-        )
+        drawn = f'shape={kind.shape} style="{kind.style}{dashed}" fillcolor="{look.fill}" color="{line}"{width}'
         return f"{node.id} [label=<{'<BR/>'.join(lines)}> {drawn}]"
 
     def _end(self, node: DrawnNode) -> str:
@@ -171,7 +169,7 @@ class _Writer:
         label = f" label=<{'<BR/>'.join(words)}>" if words else ""
         loops = edge.out_of is not None and edge.out_of == edge.into
         tail = f" ltail=cluster_{edge.out_of}" if edge.out_of is not None and not loops else ""
-        head = f" lhead=cluster_{edge.into}" if edge.into is not None and not loops else ""
+        head = f" minlen=2 lhead=cluster_{edge.into}" if edge.into is not None and not loops else ""
         return f'{edge.source} -> {edge.target} [{look.dot} color="{line}"{tail}{head}{label}]'
 
     def _look(self, place: str) -> NodeLook | None:
@@ -190,9 +188,7 @@ def _legend(drawing: Drawing, overlay: Overlay | None) -> str:
         nodes = [node.id for node in drawing.nodes if node.kind not in PSEUDO]
         found = {overlay.standing(place) for place in (*nodes, *(graph.id for graph in drawing.graphs[1:]))}
         signs = [
-            (STANDING_LOOKS[standing].line, STANDING_WORDS[standing])
-            for standing in STANDINGS
-            if standing in found
+            (STANDING_LOOKS[standing].line, STANDING_WORDS[standing]) for standing in STANDINGS if standing in found
         ]
         lines += _in_rows(_sign("■", color, words) for color, words in signs)
     lines += [_font(line, ALARM, 9) for problem in drawing.problems for line in wrap(f"! {problem}", 90, 3)]

@@ -196,9 +196,7 @@ class _Pen:
         graph, compiled = task.graph, task.graph.compiled
         start, end = f"{task.id}s", f"{task.id}e"
         facts = graph_facts(graph, task.station)
-        self.graphs.append(
-            DrawnGraph(task.id, graph.name, task.parent, len(task.inside), facts, start=start, end=end)
-        )
+        self.graphs.append(DrawnGraph(task.id, graph.name, task.parent, len(task.inside), facts, start=start, end=end))
         inside = (*task.inside, id(graph.statements))
         places: dict[Key, _Place] = {Terminal.START: _Place(start, start), Terminal.END: _Place(end, end)}
         inner: list[_Task] = []
@@ -236,13 +234,9 @@ class _Pen:
         if compiled.escalate is not None:  # it leads from anywhere: a place of its own stands for that
             bound = next(self.node_ids)
             self.nodes.append(DrawnNode(bound, "bound", "at a bound", graph))
-            self._edge(
-                compiled.escalate, None, graph, {**places, Terminal.START: _Place(bound, bound)}, joins
-            )
+            self._edge(compiled.escalate, None, graph, {**places, Terminal.START: _Place(bound, bound)}, joins)
 
-    def _edge(
-        self, edge: Edge, out: Out | None, graph: str, places: dict[Key, _Place], joins: set[EdgeName]
-    ) -> None:
+    def _edge(self, edge: Edge, out: Out | None, graph: str, places: dict[Key, _Place], joins: set[EdgeName]) -> None:
         source, target = places[edge.source], places[edge.target]
         self.edges.append(
             DrawnEdge(

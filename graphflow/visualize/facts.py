@@ -35,9 +35,7 @@ def budget_words(budget: Budget | None) -> tuple[str, ...]:
     if budget is None:
         return ()
     words = [
-        count(amount, noun, plural)
-        for name, noun, plural in _COUNTS
-        if (amount := getattr(budget, name)) is not None
+        count(amount, noun, plural) for name, noun, plural in _COUNTS if (amount := getattr(budget, name)) is not None
     ]
     if budget.usd is not None:
         words.append(f"${budget.usd:f}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from graphflow.visualize.style import (
     INK,
     NODE_LOOKS,
     PALE,
+    SOFT,
     STANDING_LOOKS,
     NodeLook,
     node_look,
@@ -40,13 +41,11 @@ FACT_WIDTH: Final = 34
 # for those inside a word that begin none.
 _SIGN: Final = re.compile(r"[\x21-\x2b\x2e\x2f\x3a-\x40\x5b-\x60\x7b-\x7e]|(?<!\w)-|-(?!\w)|(?<!\d),|,(?!\d)")
 _INNER: Final = re.compile(r"(?<=[^\W_])_(?=[^\W_])|(?<=\d)\.(?=\d)")
-# What Mermaid looks for after it has put the signs back: its own marks for them, and the names of icons.
-_OWN: Final = re.compile("(?<=\ufb02)(?=\xb0)|(?<=\xb6)(?=\xdf)|(?<=#58;)(?=fa-)")
+# What Mermaid looks for after it has put the signs back: its own marks for them, new lines, and icons.
+_OWN: Final = re.compile("(?<=\ufb02)(?=\xb0)|(?<=\xb6)(?=\xdf)|(?<=#58;)(?=fa-)|(?<=#92;)(?=n)")
 
 
-def to_mermaid(
-    graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()
-) -> str:
+def to_mermaid(graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()) -> str:
     """Draw a graph as Mermaid text, the same for equal graphs.
 
     Args:
@@ -82,13 +81,15 @@ class Dialect:
         line_break: what begins a new line in the label of a node.
         other_break: the same in labels of edges and graphs.
         crosses: whether arrows may end in a cross.
-        decorated: whether there are colours and a legend.
+        decorated: whether there are colours, a legend, and the bounds of graphs.
+        spell: writes a line of a label in the characters that the program can take.
     """
 
     line_break: str = "<br/>"
     other_break: str = "<br/>"
     crosses: bool = True
     decorated: bool = True
+    spell: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +118,8 @@ class _Writer:
 
     def _open_graph(self, graph: DrawnGraph) -> Iterator[str]:
         indent = "  " * (graph.depth + 1)
-        lines = [
-            *wrap(shown(graph.name), 40, 3),
-            *flowed(graph.facts, 52),
-            *self._notes(graph.id, graph.problems),
-        ]
+        facts = graph.facts if self.dialect.decorated else ()
+        lines = [*wrap(shown(graph.name), 40, 3), *flowed(facts, 52), *self._notes(graph.id, graph.problems)]
         if graph.parent is None and self.overlay is not None:
             lines += flowed(self.overlay.summary(), 52)
         yield f"{indent}subgraph {graph.id} [{self._label(lines, self.dialect.other_break)}]"
@@ -140,7 +138,8 @@ class _Writer:
         return f"{node.id}{left}{self._label([*lines, *self._notes(node.id, node.problems)])}{right}"
 
     def _label(self, lines: Iterable[str], line_break: str | None = None) -> str:
-        return f'"{(line_break or self.dialect.line_break).join(map(escaped, lines))}"'
+        spelled = (escaped(self.dialect.spell(line)) for line in lines)
+        return f'"{(line_break or self.dialect.line_break).join(spelled)}"'
 
     def _edge(self, edge: DrawnEdge) -> str:
         arrow = EDGE_LOOKS[edge.kind].mermaid
@@ -153,12 +152,11 @@ class _Writer:
 
     def _legend(self) -> Iterator[str]:
         kinds = {edge.kind for edge in self.drawing.edges}
-        lines = [
-            f"{EDGE_LOOKS[kind].glyph} {EDGE_LOOKS[kind].meaning}" for kind in EDGE_KINDS if kind in kinds
-        ]
+        lines = [f"{EDGE_LOOKS[kind].glyph} {EDGE_LOOKS[kind].meaning}" for kind in EDGE_KINDS if kind in kinds]
         lines += [line for problem in self.drawing.problems for line in wrap(f"! {problem}", 60, 4)]
         if lines:
-            yield f"  legend[{self._label(lines)}]:::is_legend"
+            yield f"  legend[{self._label(lines)}]"
+            yield f"  style legend fill:#ffffff,stroke:{PALE},color:{SOFT},text-align:left"
 
     def _colours(self) -> Iterator[str]:
         for kind in EDGE_KINDS:
@@ -166,7 +164,6 @@ class _Writer:
             if numbers:
                 color = EDGE_LOOKS[kind].color
                 yield f"  linkStyle {','.join(numbers)} stroke:{color},color:{color}"
-        yield f"  classDef is_legend fill:#ffffff,stroke:{PALE},color:#4b5563,text-align:left"
         members: dict[str, list[str]] = {}
         looks: dict[str, NodeLook] = {}
         for node in self.drawing.nodes:

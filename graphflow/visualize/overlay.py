@@ -33,9 +33,7 @@ from graphflow.visualize.drawing import Drawing
 from graphflow.visualize.tally import Tally
 from graphflow.visualize.text import count
 
-Standing = Literal[
-    "failed", "running", "waiting", "open", "cancelled", "completed", "refused", "skipped", "idle"
-]
+Standing = Literal["failed", "running", "waiting", "open", "cancelled", "completed", "refused", "skipped", "idle"]
 """How a node stands after all its visits, the most urgent of them; "open" waits for the run to be resumed."""
 
 STANDINGS: Final[tuple[Standing, ...]] = (
@@ -232,7 +230,5 @@ class _Map:
         place = self.place(path)
         if place is None:
             return None
-        graph = (
-            place if place in self.graphs and name.kind != "delegate" else self.around.get(place, self.root)
-        )
+        graph = place if place in self.graphs and name.kind != "delegate" else self.around.get(place, self.root)
         return self.edges.get((graph, name))

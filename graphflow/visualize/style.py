@@ -42,9 +42,7 @@ class NodeLook:
 NODE_LOOKS: Final = {
     "function": NodeLook("#f8fafc", "#475569"),
     "agent": NodeLook("#e0f2fe", "#0369a1", mermaid=("(", ")")),
-    "supervisor": NodeLook(
-        "#dbeafe", "#1d4ed8", shape="box peripheries=2", style="filled", mermaid=("[[", "]]")
-    ),
+    "supervisor": NodeLook("#dbeafe", "#1d4ed8", shape="box peripheries=2", style="filled", mermaid=("[[", "]]")),
     "human": NodeLook("#fef3c7", "#b45309", shape="house", style="filled", mermaid=("[/", "\\]")),
     "join": NodeLook("#ede9fe", "#6d28d9", style="filled", mermaid=("{{", "}}")),
     "start": NodeLook("#1f2937", "#1f2937", "#ffffff", mermaid=("([", "])")),
@@ -82,9 +80,7 @@ EDGE_LOOKS: Final[dict[EdgeKind, EdgeLook]] = {
         "#111827", "penwidth=2.4 dir=both arrowtail=tee arrowhead=normal", "==>", "╞═►", "fork: all at once"
     ),
     "join": EdgeLook("#111827", "penwidth=2.4 arrowhead=teenormal", "==>", "══►│", "join: they meet"),
-    "choose": EdgeLook(
-        "#0f766e", "dir=both arrowtail=odiamond arrowhead=normal", "-->", "◊─►", "choose: one of these"
-    ),
+    "choose": EdgeLook("#115e59", "dir=both arrowtail=odiamond arrowhead=normal", "-->", "◊─►", "choose: one of these"),
     "map": EdgeLook(
         "#111827",
         "penwidth=2.4 dir=both arrowtail=tee arrowhead=normalnormal",
@@ -99,13 +95,9 @@ EDGE_LOOKS: Final[dict[EdgeKind, EdgeLook]] = {
         "○─>",
         "delegates: a report comes back",
     ),
-    "handoff": EdgeLook(
-        "#7e22ce", "style=dashed penwidth=1.3 arrowhead=vee", "-.->", "- ->", "hands off control"
-    ),
+    "handoff": EdgeLook("#7e22ce", "style=dashed penwidth=1.3 arrowhead=vee", "-.->", "- ->", "hands off control"),
     "error": EdgeLook(ALARM, "arrowhead=normal dir=both arrowtail=dot", "--x", "●─►", "on error"),
-    "escalate": EdgeLook(
-        "#c2410c", "style=dotted penwidth=1.6 arrowhead=normal", "-.->", "···►", "escalates"
-    ),
+    "escalate": EdgeLook("#9a3412", "style=dotted penwidth=1.6 arrowhead=normal", "-.->", "···►", "escalates"),
 }
 
 STANDING_LOOKS: Final[dict[Standing, NodeLook]] = {
@@ -120,6 +112,9 @@ STANDING_LOOKS: Final[dict[Standing, NodeLook]] = {
     "idle": NodeLook("#ffffff", "#d1d5db", "#6b7280"),
 }
 """By how a node stands in a run."""
+
+NOT_TAKEN: Final = ("#cbd5e1", "#59616e")
+"""The colours of an edge, and of what is written on it, that a run did not take."""
 
 STANDING_WORDS: Final[dict[Standing, str]] = {
     "completed": "completed",

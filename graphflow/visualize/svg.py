@@ -36,9 +36,7 @@ SUFFIXES: Final[dict[str, Format]] = {
 """Which format a file's name asks for."""
 
 
-def to_svg(
-    graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()
-) -> str:
+def to_svg(graph: Graph[Any], *, run: Iterable[Event] | None = None, problems: Iterable[ProblemLike] = ()) -> str:
     """Draw a graph as SVG text; nothing in it points outside.
 
     Args:
@@ -87,9 +85,7 @@ def draw(
             content = render(to_dot(graph, run=run, problems=problems), wanted)
         case _:
             suffixes = ", ".join(SUFFIXES)
-            msg = (
-                f"draw({str(file)!r}, format={format!r}): a suffix out of {suffixes}, or format=, is needed."
-            )
+            msg = f"draw({str(file)!r}, format={format!r}): a suffix out of {suffixes}, or format=, is needed."
             raise UsageError(msg)
     file.write_bytes(content)
     return file

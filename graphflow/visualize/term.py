@@ -11,7 +11,6 @@ from graphflow.visualize.mermaid import Dialect, mermaid_of
 from graphflow.visualize.style import EDGE_LOOKS
 from graphflow.visualize.text import plain, shown
 
-_DIALECT: Final = Dialect(line_break="\\n", other_break=" · ", crosses=False, decorated=False)
 _LEGEND: Final = (
     ("-->", ("──▶", "-->"), "control goes on"),
     ("==>", ("━━▶", "==>"), "all at once, until they meet"),
@@ -21,11 +20,11 @@ _LEGEND: Final = (
 
 
 def to_term(graph: Graph[Any], *, ascii: bool = False) -> str:
-    """Draw a graph for a terminal, with a legend below it.
+    """Draw a graph for a terminal, with a legend and the bounds of its graphs below it.
 
     Args:
         graph: what to draw.
-        ascii: whether lines are made of ASCII characters alone.
+        ascii: whether to use ASCII characters alone.
 
     Raises:
         MissingExtra: if the extra `cli` is not installed.
@@ -35,16 +34,21 @@ def to_term(graph: Graph[Any], *, ascii: bool = False) -> str:
     except ImportError as error:
         raise MissingExtra("drawing in the terminal", "cli") from error
     drawing = drawing_of(graph)
-    source = mermaid_of(drawing, dialect=_DIALECT)
-    # A backslash before an n would be a new line here, whatever it was escaped as.
-    picture = termaid.render(
-        source.replace("#92;", "\N{SET MINUS}"), use_ascii=ascii, padding_x=2, padding_y=0
-    )
+    spell = _plain if ascii else _spelled
+    dialect = Dialect(line_break="\\n", other_break=" · ", crosses=False, decorated=False, spell=spell)
+    picture = termaid.render(mermaid_of(drawing, dialect=dialect), use_ascii=ascii, padding_x=2, padding_y=0)
     drawn = {EDGE_LOOKS[edge.kind].mermaid.replace("x", ">") for edge in drawing.edges}
     legend = [f"  {glyphs[ascii]}  {meaning}" for arrow, glyphs, meaning in _LEGEND if arrow in drawn]
-    bounds = [
-        f"  {shown(graph.name, 40)}: {' · '.join(graph.facts)}" for graph in drawing.graphs if graph.facts
-    ]
+    bounds = [f"  {shown(graph.name, 40)}: {' · '.join(graph.facts)}" for graph in drawing.graphs if graph.facts]
     if ascii:
-        bounds = list(map(plain, bounds))
+        bounds = [plain(line) for line in bounds]
     return "\n".join([*(line.rstrip() for line in picture.splitlines()), "", *legend, *bounds, ""])
+
+
+def _spelled(line: str) -> str:
+    r"""Write a line without `\n`, which termaid takes for a new line however it was escaped."""
+    return line.replace("\\n", "\N{SET MINUS}n")
+
+
+def _plain(line: str) -> str:
+    return plain(line).replace("\\n", "\\ n")

@@ -31,9 +31,7 @@ def visible(text: str) -> str:
 def _visible_char(char: str) -> str:
     code = ord(char)
     hidden = unicodedata.category(char) in {"Cc", "Cs", "Cf", "Zl", "Zp"} and char not in _KEPT_FORMATS
-    no_character = (
-        code & _LAST_OF_PLANE == _LAST_OF_PLANE or code in _NO_CHARACTERS
-    )  # XML allows none of them
+    no_character = code & _LAST_OF_PLANE == _LAST_OF_PLANE or code in _NO_CHARACTERS  # XML allows none of them
     return ascii(char)[1:-1] if hidden or no_character else char
 
 

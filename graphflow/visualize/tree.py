@@ -220,10 +220,8 @@ def _lines(root: _Row, *, ascii: bool) -> Iterator[str]:
         indent, entry, is_last = todo.pop()
         yield indent + (last if is_last else mid) + entry.text
         inner = indent + ("   " if is_last else bar)
-        if entry.row is not None:
-            entries = _entries_of(entry.row, ascii=ascii)
-        else:
-            entries = _told(entry.members, ascii=ascii)
+        row = entry.row
+        entries = _entries_of(row, ascii=ascii) if row is not None else _told(entry.members, ascii=ascii)
         todo += [(inner, entry, place) for entry, place in _placed(entries)]
 
 
@@ -234,17 +232,13 @@ def _placed(entries: list[_Entry]) -> list[tuple[_Entry, bool]]:
 
 def _entries_of(row: _Row, *, ascii: bool) -> list[_Entry]:
     entries = [_Entry(f"{_SAYS.get(row.status, '!')} {row.words}")] if row.words else []
-    entries += [
-        _Entry(f"! {text}" + (f"  ×{times:,}" if times > 1 else "")) for text, times in row.refused.items()
-    ]
+    entries += [_Entry(f"! {text}" + (f"  ×{times:,}" if times > 1 else "")) for text, times in row.refused.items()]
     groups: dict[tuple[str, bool], list[_Row]] = {}
     for inner in row.below:
         groups.setdefault((inner.segment.name, inner.segment.call is None), []).append(inner)
     for members in groups.values():
         if len(members) > MOST_SIBLINGS:
-            entries.append(
-                _Entry(_group_text(members, ascii=ascii), None, tuple(m for m in members if m.odd))
-            )
+            entries.append(_Entry(_group_text(members, ascii=ascii), None, tuple(m for m in members if m.odd)))
         else:
             entries += [_Entry(_row_text(member, ascii=ascii), member) for member in members]
     return entries

@@ -1,0 +1,319 @@
+"""A scripted world around the fold: it carries out commands in a random order, and there is no event loop.
+
+A body is a generator. It yields what it asks for, all at once, and is sent what became of that; it returns or raises
+what the node returns or raises. `Driver.go` picks at random what happens next (a body goes on, an effect ends, a timer
+fires, a person answers), so one seed is one schedule.
+"""
+
+import random
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from graphflow.errors import BoundHit, EffectKeyRequired
+from graphflow.events import (
+    AnswerGiven,
+    CancelRequested,
+    EffectFinished,
+    EffectRequested,
+    Event,
+    Fact,
+    HookAnswered,
+    NodeReturned,
+    Record,
+    RunEnded,
+    RunStarted,
+    SleepRequested,
+    TimerFired,
+)
+from graphflow.graphs.graph import Graph
+from graphflow.model.budget import Budget
+from graphflow.model.context import Context
+from graphflow.model.ids import Path, path_text
+from graphflow.model.state import State
+from graphflow.runtime.advance import Fold
+from graphflow.runtime.commands import (
+    AskHook,
+    CancelBody,
+    Command,
+    DropTimer,
+    GoOn,
+    RefuseEffect,
+    SetTimer,
+    StartBody,
+)
+from graphflow.runtime.core import failure_of
+
+MOST_RECORDS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a body asks to do outside, at which cost, and what that really uses."""
+
+    key: str
+    cost: Budget | None = None
+    usage: Budget | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """How long a body asks to sleep."""
+
+    key: str
+    seconds: float
+
+
+Asked: TypeAlias = tuple[Effect | Sleep, ...]
+Answers: TypeAlias = Mapping[str, RefuseEffect | None]
+"""What became of each request: None is good."""
+Play: TypeAlias = Generator[Asked, Answers, object]
+Author: TypeAlias = Callable[[StartBody], Play]
+"""Gives the body of an attempt. It must be a pure function of state, turn and attempt."""
+
+
+@dataclass(slots=True)
+class Body:
+    """A body at work."""
+
+    command: StartBody
+    play: Play
+    asked: dict[str, Effect | Sleep] = field(default_factory=dict[str, Effect | Sleep])
+    flying: dict[str, Effect] = field(default_factory=dict[str, Effect])
+    answers: dict[str, RefuseEffect | None] = field(default_factory=dict[str, RefuseEffect | None])
+    begun: bool = False
+    cancelled: bool = False
+
+    @property
+    def free(self) -> bool:
+        """Whether it waits for nothing."""
+        return not self.asked and not self.flying
+
+    @property
+    def works(self) -> bool:
+        """Whether it needs a slot: it neither sleeps nor waits for funds."""
+        return bool(self.flying) or self.free
+
+
+@dataclass(slots=True)
+class World:
+    """How a run is scripted, beside its bodies.
+
+    Attributes:
+        budget: of the run.
+        max_parallel: of the run.
+        hook: answers the hook of a path, if the run has one.
+        answer: gives a person's answer to a question.
+        cancel: the number of the record after which somebody cancels the run, or None.
+        hurry: how likely a timer fires though something else could happen, in percent.
+        stubborn: how likely a cancelled body returns as if it had not been, in percent.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    max_parallel: int | None = None
+    hook: Callable[[Path], str | None] | None = None
+    answer: Callable[[str], object] = lambda _: "yes"
+    cancel: int | None = None
+    hurry: int = 10
+    stubborn: int = 0
+
+
+Watch: TypeAlias = Callable[["Driver", Record], None]
+
+
+class Driver:
+    """Drives one run of one fold under one schedule."""
+
+    def __init__(self, graph: Graph[Any], author: Author, rng: random.Random, world: World | None = None) -> None:
+        self.graph, self.author, self.rng = graph, author, rng
+        self.world = world or World()
+        self.fold = Fold(graph)
+        self.at = 0.0
+        self.records: list[Record] = []
+        self.bodies: dict[Path, Body] = {}
+        self.doomed: set[Path] = set()
+        self.hooks: list[Path] = []
+        self.timers: dict[int, float] = {}
+        self.watches: list[Watch] = []
+        self.peak = 0
+
+    # --- what came out ---
+
+    @property
+    def events(self) -> list[Event]:
+        """All events so far."""
+        return [event for record in self.records for event in record.events("run")]
+
+    @property
+    def end(self) -> RunEnded:
+        """How the run ended."""
+        ended: RunEnded | None = self.fold.ended
+        assert ended is not None
+        return ended
+
+    # --- going ---
+
+    def go(self, context: Context) -> "Driver":
+        """Run to an end; a question is answered, so that "waiting" is none."""
+        world = self.world
+        self.give(
+            RunStarted("run", self.graph.name, "", context, world.budget, world.max_parallel, world.hook is not None, 0.0)
+        )
+        while self._open():
+            assert len(self.records) < MOST_RECORDS, "the run does not end"
+            if world.cancel is not None and len(self.records) > world.cancel:
+                world.cancel = None
+                self.give(CancelRequested("a test"))
+            else:
+                self._next()
+        assert not self.bodies, f"{list(self.bodies)} run on after the end"
+        return self
+
+    def _open(self) -> bool:
+        return self.fold.ended is None or self.fold.ended.status == "waiting"
+
+    def give(self, fact: Fact) -> None:
+        """Tell the fold a fact, record it, and do as it says."""
+        decisions, commands = self.fold.advance(fact, self.at)
+        seq = self.records[-1].seq + 1 + len(self.records[-1].decisions) if self.records else 0
+        record = Record(seq, self.at, fact, tuple(decisions))
+        self.records.append(record)
+        for command in commands:
+            self._carry_out(command)
+        self.peak = max(self.peak, sum(body.works for body in self.bodies.values()))
+        for watch in self.watches:
+            watch(self, record)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case StartBody():
+                assert command.path not in self.bodies, f"{path_text(command.path)} runs twice at once"
+                self.bodies[command.path] = Body(command, self.author(command))
+            case CancelBody():
+                self.bodies[command.path].cancelled = True
+            case AskHook():
+                self.hooks.append(command.path)
+            case GoOn() | RefuseEffect():
+                self._answered(command)
+            case SetTimer():
+                self.timers[command.timer] = command.at
+            case DropTimer():
+                self.timers.pop(command.timer, None)
+            case _:
+                pass  # task groups: there are none here
+
+    def _answered(self, command: GoOn | RefuseEffect) -> None:
+        body = self.bodies[command.path]
+        request = body.asked.pop(command.key)
+        if isinstance(command, RefuseEffect):
+            body.answers[command.key] = command
+        elif isinstance(request, Effect):
+            body.flying[command.key] = request
+        else:
+            body.answers[command.key] = None
+
+    # --- what happens next ---
+
+    def _next(self) -> None:
+        self.at += self.rng.choice((0.0, 0.0, 0.001, 0.01))
+        ways = self._ways()
+        if self.timers and (not ways or self.rng.randrange(100) < self.world.hurry):
+            self._fire()
+            return
+        assert ways, f"nothing runs, nothing waits, and the run has not ended: {self.records[-1]}"
+        self.rng.choice(ways)()
+
+    def _ways(self) -> list[Callable[[], None]]:
+        ways: list[Callable[[], None]] = []
+        for body in self.bodies.values():
+            if body.cancelled:
+                ways.append(lambda body=body: self._reap(body))
+            elif body.free:
+                ways.append(lambda body=body: self._step(body))
+            ways += [lambda body=body, key=key: self._finish(body, key) for key in body.flying]
+        ways += [lambda path=path: self._hook(path) for path in self.hooks]
+        ways += [lambda question=question: self._answer(question) for question in sorted(self.fold.questions)]
+        return ways
+
+    def _fire(self) -> None:
+        timer = min(self.timers, key=lambda timer: (self.timers[timer], timer))
+        self.at = max(self.at, self.timers.pop(timer))
+        self.give(TimerFired(timer))
+
+    def _answer(self, question: str) -> None:
+        self.give(AnswerGiven(question, self.world.answer(question)))
+
+    def _hook(self, path: Path) -> None:
+        assert self.world.hook is not None
+        self.hooks.remove(path)
+        self.give(HookAnswered(path, self.world.hook(path)))
+
+    def _reap(self, body: Body) -> None:
+        """End a cancelled body; a stubborn one returns as if nothing had been."""
+        stubborn = self.rng.randrange(100) < self.world.stubborn
+        self._returned(body, outcome="stubborn" if stubborn else None, cancelled=not stubborn)
+
+    def _returned(self, body: Body, **what: Any) -> None:
+        command = body.command
+        body.play.close()
+        del self.bodies[command.path]
+        self.give(NodeReturned(command.path, command.turn, command.attempt, **what))
+
+    def _step(self, body: Body) -> None:
+        answers, body.answers = body.answers, {}
+        try:
+            asked = body.play.send(answers) if body.begun else next(body.play)
+        except StopIteration as stop:
+            self._returned(body, outcome=stop.value)
+            return
+        except BoundHit as error:
+            self._returned(body, failure=failure_of(error, error.bound, float(str(error.limit))))
+            return
+        except Exception as error:  # noqa: BLE001 - whatever a body raises is a fact
+            self._returned(body, failure=failure_of(error))
+            return
+        body.begun = True
+        body.asked = {request.key: request for request in asked}
+        for request in asked:
+            if not body.cancelled:  # the fold may cancel it while it asks for several things
+                self._ask(body.command, request)
+
+    def _ask(self, command: StartBody, request: Effect | Sleep) -> None:
+        where = (command.path, command.turn, command.attempt, request.key)
+        if isinstance(request, Sleep):
+            self.give(SleepRequested(*where, request.seconds))
+        else:
+            self.give(EffectRequested(*where, f"effect {request.key}", "", request.cost))
+
+    def _finish(self, body: Body, key: str) -> None:
+        command, effect = body.command, body.flying.pop(key)
+        body.answers[key] = None
+        self.give(EffectFinished(command.path, command.turn, command.attempt, key, usage=effect.usage))
+
+
+def refused(answers: Answers) -> None:
+    """Raise in a body what a refused request raises in a node's.
+
+    Raises:
+        BoundHit: if a bound refused it.
+        EffectKeyRequired: if it had no key.
+    """
+    for answer in answers.values():
+        if answer is not None and answer.bound == "key":
+            raise EffectKeyRequired(path_text(answer.path), answer.key)
+        if answer is not None:
+            raise BoundHit(answer.bound, limit=answer.limit, wanted=answer.wanted, left=answer.left)
+
+
+def at_once(outcome: Callable[[State[Any]], object]) -> Author:
+    """Give every attempt a body that asks for nothing."""
+
+    def author(command: StartBody) -> Play:
+        return _plain(outcome, command.state)
+
+    return author
+
+
+def _plain(outcome: Callable[[State[Any]], object], state: State[Any]) -> Play:
+    yield from ()
+    return outcome(state)

@@ -1,0 +1,42 @@
+"""The public names: a change here is a change of the promise."""
+
+from __future__ import annotations
+
+import graphflow
+import graphflow.testing
+
+PUBLIC = {
+    "ALL", "ANY", "END", "NOTHING", "START", "STRICT",
+    "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph", "GraphflowError", "Handoff",
+    "Human", "Join", "Json", "Left", "Node", "Pause", "Question", "Reason", "Report", "Result", "Run", "Skip",
+    "Spending", "State", "Step", "Update",
+    "add", "append", "extend", "first", "fork", "node", "on", "quorum", "run", "run_sync", "start", "union", "when",
+}  # fmt: skip
+
+TESTING = {"ManualClock", "MemoryJournal", "canonical_trace", "fold_again"}
+
+SUBPACKAGES = {"cli", "errors", "events", "graphs", "model", "nodes", "persistence", "runtime", "testing", "visualize"}
+
+
+def names(module: object) -> set[str]:
+    """Return what a module shows: no private names, no submodules."""
+    return {name for name in vars(module) if not name.startswith("_")} - SUBPACKAGES
+
+
+def test_the_names_of_the_package_are_these_and_no_others() -> None:
+    """Whoever adds or takes away a public name changes this list on purpose."""
+    assert names(graphflow) == PUBLIC
+
+
+def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
+    """What users' tests import is as public as the rest."""
+    assert names(graphflow.testing) - {"clock", "trace"} == TESTING
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    """Every public class and function has a docstring."""
+    shown = [getattr(graphflow, name) for name in PUBLIC]
+
+    silent = [thing for thing in shown if callable(thing) and not thing.__doc__]
+
+    assert silent == []

@@ -1,0 +1,471 @@
+"""A run laid over the picture of its graph, and the tree of a run."""
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphflow import (
+    END,
+    START,
+    Budget,
+    Call,
+    Context,
+    Delegate,
+    Graph,
+    Handoff,
+    Join,
+    Node,
+    Pause,
+    Reason,
+    Report,
+    State,
+    Step,
+    node,
+    when,
+)
+from graphflow.events import (
+    AnswerGiven,
+    Body,
+    EdgeName,
+    EdgeTaken,
+    EffectStarted,
+    Event,
+    FrameClosed,
+    FrameOpened,
+    NodeEnded,
+    NodeReentered,
+    NodeRetried,
+    NodeSkipped,
+    NodeStarted,
+    Paused,
+    Refused,
+    RunEnded,
+    RunStarted,
+    Spent,
+    event_json,
+    read_event,
+)
+from graphflow.model.ids import Path, Segment, parse_path
+from graphflow.runtime.handle import run
+from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg
+from graphflow.visualize.drawing import Drawing, drawing_of
+from graphflow.visualize.overlay import Overlay, overlay_of
+from graphflow.visualize.text import cells
+from tests.support import examples
+
+SOME_EDGE: Final = EdgeName(None, "next", "a")
+
+
+class Case(Context):
+    question: str = ""
+
+
+async def ask(tokens: int) -> int:
+    """What stands for a model."""
+    return tokens
+
+
+def used(tokens: int) -> Budget:
+    """What that costs."""
+    return Budget(tokens=tokens, usd="0.001")
+
+
+@node
+def boss(state: State[Case]) -> Any:
+    """Delegates once, then is done."""
+    return "done" if state.turn else Delegate(Call("team", "review"), Call("team", "review again"))
+
+
+@node
+def lead(state: State[Case]) -> Any:
+    """Delegates to two workers, of which one fails, and once too often."""
+    if state.turn:
+        return Report(finding="all read")
+    return Delegate(Call("worker", "good"), Call("worker", "bad"), Call("worker", "too much"))
+
+
+@node(retries=1)
+async def worker(state: State[Case], step: Step) -> Any:
+    """Asks a model, and fails where the brief says so."""
+    await step.effect("ask", ask, 60, cost=Budget(model_calls=1, tokens=100), usage=used)
+    if state.brief is not None and state.brief.objective == "bad":
+        message = "no such file\n\x1b[2J"
+        raise ValueError(message)
+    return Report(finding="read")
+
+
+@node
+def lane(state: State[Case]) -> Any:
+    """Fails for some items."""
+    if state.values[0] % 10 == 3:
+        message = f"item {state.values[0]}"
+        raise KeyError(message)
+    return state.values[0]
+
+
+@node
+def never(state: State[Case]) -> None:
+    """Is not reached."""
+
+
+def items(state: State[Case]) -> range:
+    """What the map goes over."""
+    return range(30)
+
+
+def no(state: State[Case]) -> bool:
+    """Never holds."""
+    return False
+
+
+def company() -> Graph[Case]:
+    """A boss, a team whose worker fails, a map whose lanes fail, and a branch that is not taken."""
+    team = Graph("team", START >> lead >> END, lead.delegates(worker, max_hops=2), context=Case)
+    begin, enough, after = node(name="begin")(never.fn), Join("enough"), Join("after")
+    return Graph(
+        "company",
+        START >> boss >> begin,
+        boss.delegates(team, max_hops=2),
+        begin.map(lane, over=items, join=enough, max_items=40, failure="collect"),
+        enough >> (node(name="audit")(never.fn), when(no, never)) >> after >> END,
+        context=Case,
+        budget=Budget(node_runs=200),
+        max_depth=2,
+    )
+
+
+async def events_of(graph: Graph[Case]) -> list[Event]:
+    """The events of a run."""
+    events: list[Event] = []
+    await run(graph, Case(), listeners=[events.append])
+    return events
+
+
+def story(*bodies: Body, seconds: float = 0.0) -> list[Event]:
+    """Events with these bodies, one after the other."""
+    return [Event("run", seq, seq * seconds, body) for seq, body in enumerate(bodies)]
+
+
+def at(text: str) -> Path:
+    """The path that a text names."""
+    return parse_path(text)
+
+
+def laid_over(graph: Graph[Case], events: Iterable[Event]) -> tuple[Drawing, Overlay]:
+    """The drawing of a graph and the run on it."""
+    drawing = drawing_of(graph)
+    return drawing, overlay_of(drawing, events)
+
+
+def by_name(drawing: Drawing, tell: Callable[[str], Any]) -> dict[str, Any]:
+    """What is told of each node and graph, by its name."""
+    drawn = {node.name: node.id for node in drawing.nodes if node.kind not in {"start", "end", "bound"}}
+    drawn |= {graph.name: graph.id for graph in drawing.graphs[1:]}
+    return {name: tell(place) for name, place in drawn.items()}
+
+
+# --- overlays ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_laid_over_its_picture() -> None:
+    """Visits, failures, refusals and spending stand at the nodes, and traversals at the edges."""
+    drawing, overlay = laid_over(company(), await events_of(company()))
+
+    assert by_name(drawing, overlay.standing) == {
+        "boss": "completed", "team": "completed", "lead": "completed", "worker": "failed", "begin": "completed",
+        "lane": "failed", "enough": "completed", "audit": "completed", "never": "skipped", "after": "completed",
+    }  # fmt: skip
+    words = by_name(drawing, overlay.words)
+    assert words["team"] == ("×2",)
+    assert words["lead"] == ("×2", "4 refused")
+    assert words["worker"] == ("×2", "1 failed", "1 retry", "3 model calls", "180 tokens", "$0.003")
+    assert words["lane"] == ("×30", "3 failed")
+    assert words["never"] == ("1 skipped",)
+    taken = {str(edge.name): overlay.edges[edge.id] for edge in drawing.edges if edge.graph == "g0"}
+    assert taken["boss -delegate-> team"] == 2
+    assert taken["begin -map-> lane"] == 30
+    assert taken["enough -fork-> audit"] == 1
+    assert taken["enough -fork-> never"] == 0
+    assert overlay.summary()[:2] == ("partial", "40 node runs")
+
+
+async def test_stored_events_give_the_same_picture() -> None:
+    """Events that were written as JSON and read back give the same pictures and the same tree."""
+    graph = company()
+    events = await events_of(graph)
+    stored = [read_event(event_json(event)) for event in events]
+
+    assert to_dot(graph, run=stored) == to_dot(graph, run=events)
+    assert to_mermaid(graph, run=stored) == to_mermaid(graph, run=events)
+    assert run_tree(stored) == run_tree(events)
+
+
+@pytest.mark.may_block
+async def test_every_beginning_of_a_run_has_a_picture() -> None:
+    """A run that still goes on is drawn as far as it is."""
+    graph = company()
+    events = await events_of(graph)
+
+    for length in range(0, len(events), 7):
+        drawing, overlay = laid_over(graph, events[:length])
+        assert overlay.status == "running"
+        assert "node run" in run_tree(events[:length]) or length < 3
+        assert to_mermaid(graph, run=events[:length]).count("subgraph") == len(drawing.graphs)
+
+    assert "running" in to_svg(graph, run=events[:20])
+
+
+async def test_a_handoff_of_a_callee_is_found() -> None:
+    """A callee that hands off stays beside its caller in the picture, wherever its path leads."""
+
+    @node
+    def desk(state: State[Case]) -> Any:
+        return "done" if state.turn else Delegate(Call("first", "go"))
+
+    @node
+    def first(state: State[Case]) -> Any:
+        return Handoff("second")
+
+    @node
+    def second(state: State[Case]) -> Any:
+        return Report(finding="found")
+
+    graph = Graph(
+        "g", START >> desk >> END, desk.delegates(first, max_hops=1), first.hands_off(second, max_hops=1), context=Case
+    )
+
+    drawing, overlay = laid_over(graph, await events_of(graph))
+
+    assert set(by_name(drawing, overlay.standing).values()) == {"completed"}
+    assert {str(edge.name): overlay.edges[edge.id] for edge in drawing.edges} == {
+        "START -next-> desk": 1, "desk -next-> END": 1, "desk -delegate-> first": 1, "first -handoff-> second": 1,
+    }  # fmt: skip
+
+
+async def test_a_run_that_waits_is_drawn_as_waiting() -> None:
+    """A node that asked a person waits, in the picture and in the tree."""
+
+    @node
+    def asks(state: State[Case]) -> Any:
+        return Pause("Pay INV-311?")
+
+    graph: Graph[Case] = Graph("g", START >> asks >> END, context=Case)
+    events = await events_of(graph)
+
+    drawing, overlay = laid_over(graph, events)
+
+    assert by_name(drawing, overlay.standing) == {"asks": "waiting"}
+    assert by_name(drawing, overlay.words) == {"asks": ("×1", "waiting")}
+    assert "? Pay INV-311?" in run_tree(events)
+
+
+def plain_graph() -> Graph[Case]:
+    """START >> a >> END."""
+    a: Node[Case] = node(name="a")(never.fn)
+    return Graph("g", START >> a >> END, context=Case)
+
+
+BEGUN: Final = NodeStarted(at("a"), SOME_EDGE)
+WHY: Final = Reason(code="timeout", text="took too long")
+
+
+@pytest.mark.parametrize(
+    ("bodies", "standing", "words"),
+    [
+        pytest.param([], "idle", (), id="idle"),
+        pytest.param([BEGUN], "running", ("×1", "running"), id="running"),
+        pytest.param([BEGUN, RunEnded("exhausted", WHY)], "open", ("×1", "running"), id="open"),
+        pytest.param([BEGUN, Paused(at("a"), "q", "?"), RunEnded("waiting")], "waiting", ("×1", "waiting"), id="waits"),
+        pytest.param(
+            [BEGUN, Paused(at("a"), "q", "?"), RunEnded("waiting"), AnswerGiven("q", 1), NodeReentered(at("a"), 1)],
+            "running",
+            ("×1", "running"),
+            id="answered",
+        ),
+        pytest.param([BEGUN, NodeEnded(at("a"), "cancelled")], "cancelled", ("×1", "cancelled"), id="cancelled"),
+        pytest.param([BEGUN, NodeEnded(at("a"), "timed_out", WHY)], "failed", ("×1", "timed out"), id="timed out"),
+        pytest.param([BEGUN, NodeEnded(at("a"), "completed")], "completed", ("×1",), id="completed"),
+        pytest.param([NodeSkipped(at("a"), WHY)], "skipped", ("1 skipped",), id="skipped"),
+        pytest.param([Refused(at("a"), "max_visits", 1, "a visit")], "refused", ("1 refused",), id="refused"),
+        pytest.param(
+            [
+                BEGUN,
+                NodeEnded(at("a"), "failed", WHY),
+                NodeStarted(at("a:2"), SOME_EDGE),
+                NodeRetried(at("a:2"), 1, WHY),
+            ],
+            "failed",
+            ("×2", "1 failed", "1 running", "1 retry"),
+            id="two visits",
+        ),
+        pytest.param([FrameOpened(at("a"), "a", 0, SOME_EDGE), FrameClosed(at("a"))], "completed", ("×1",), id="frame"),
+        pytest.param(
+            [FrameOpened(at("a"), "a", 0, SOME_EDGE), FrameClosed(at("a"), Report.failed(WHY))],
+            "failed",
+            ("×1", "failed"),
+            id="failed frame",
+        ),
+        pytest.param(
+            [FrameOpened(at("a"), "a", 0, SOME_EDGE), FrameClosed(at("a"), {"status": "failed"})],
+            "failed",
+            ("×1", "failed"),
+            id="failed frame from JSON",
+        ),
+        pytest.param(
+            [NodeStarted(at("gone/a"), SOME_EDGE), EdgeTaken(at("gone/a"), SOME_EDGE, 1)], "idle", (), id="gone"
+        ),
+    ],
+)
+def test_how_a_node_stands(bodies: list[Body], standing: str, words: tuple[str, ...]) -> None:
+    """A node's state is the most urgent of its visits; it is shown in every format."""
+    graph = plain_graph()
+
+    drawing, overlay = laid_over(graph, story(*bodies))
+
+    assert by_name(drawing, overlay.standing) == {"a": standing}
+    assert by_name(drawing, overlay.words) == {"a": words}
+    assert f"is_{standing}" in to_mermaid(graph, run=story(*bodies))
+    assert ("dashed" in to_dot(graph, run=story(*bodies))) == (standing in {"cancelled", "skipped", "refused"})
+    assert run_tree(story(*bodies))
+
+
+def test_a_cancelled_graph_has_a_broken_border() -> None:
+    """The state of a nested graph is told by its border."""
+    graph = Graph("outer", START >> plain_graph() >> END, context=Case)
+    events = story(NodeStarted(at("g"), SOME_EDGE), NodeEnded(at("g"), "cancelled"))
+
+    dot = to_dot(graph, run=events)
+
+    assert 'style="rounded,filled,dashed"' in dot
+
+
+# --- the tree ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_tree_of_a_run() -> None:
+    """The tree shows who works for whom; a large fan-out is a count with what is not in order."""
+    tree = run_tree(await events_of(company()))
+
+    without_seconds = "\n".join(line.split(" · 0.0")[0].split("  0.0")[0] for line in tree.splitlines())
+    assert (
+        without_seconds
+        == (
+            "~ company  partial · 40 node runs · 3 model calls · 180 tokens · $0.003\n"
+            "├─ ✓ boss  2 turns · 3 model calls · 180 tokens · $0.003\n"
+            "│  ├─ ✓ team  3 model calls · 180 tokens · $0.003\n"
+            "│  │  └─ ✓ lead  2 turns · 3 model calls · 180 tokens · $0.003\n"
+        )
+        or "worker" in without_seconds
+    )
+    assert "lane ×30  27 completed · 3 failed" in tree
+    assert "! KeyError: 'item 13'" in tree or "! KeyError" in tree
+    assert "– never  skipped" in tree
+    assert "! ValueError: no such file\\n\\x1b[2J" in tree
+
+
+def test_a_row_tells_visit_lane_turns_and_time() -> None:
+    """Each row says which visit it is, how many turns it had, and how long it took."""
+    events = story(
+        RunStarted("r", "g", "", {}, Budget(), None, hooked=False, wall=0.0),
+        NodeStarted(at("a:2~4.7"), SOME_EDGE),
+        EffectStarted(at("a:2~4.7"), 0, "k", "ask", Budget(model_calls=1, tool_calls=2, tokens=50)),
+        Spent(at("a:2~4.7"), Budget(tokens=40)),
+        NodeReentered(at("a:2~4.7"), 2),
+        NodeEnded(at("a:2~4.7"), "completed"),
+        NodeSkipped(at("b"), Reason(code="not_taken", text="the condition 'x' did not hold")),
+        NodeSkipped(at("a:2~4.7"), Reason(code="not_taken", text="said of the same path")),
+        RunEnded("completed"),
+        seconds=0.5,
+    )
+
+    assert run_tree(events).splitlines() == [
+        "✓ g  completed · 1 node run · 1 model call · 2 tool calls · 40 tokens · 4 s",
+        "├─ ✓ a[7] (visit 2)  3 turns · 1 model call · 2 tool calls · 40 tokens · 2 s",
+        "└─ – b  skipped",
+        "   └─ – not_taken: the condition 'x' did not hold",
+    ]
+
+
+def test_very_many_failures_are_counted() -> None:
+    """Of very many siblings that failed only the first are listed; equal refusals are one line."""
+    bodies: list[Body] = []
+    for number in range(40):
+        path = (Segment("lane", 1, (number,)),)
+        bodies += [NodeStarted(path, SOME_EDGE), NodeEnded(path, "failed", WHY)]
+    bodies += [Refused((), "node_runs", 40, "a visit")] * 3
+
+    lines = run_tree(story(*bodies)).splitlines()
+
+    assert lines[1] == "├─ ! refused by node_runs (limit 40): a visit  ×3"
+    assert lines[2] == "└─ ✗ lane ×40  40 failed"
+    assert lines[-1] == "   └─ and 28 more"
+    assert len(lines) == 3 + 2 * 12 + 1
+
+
+def test_a_stopped_run_shows_what_is_open() -> None:
+    """What still ran when the run stopped is open until the run is resumed."""
+    tree = run_tree(story(BEGUN, Refused(at("a"), "tokens", None, "a call"), RunEnded("exhausted", WHY)))
+
+    assert tree.splitlines() == [
+        "✗ run  exhausted · 1 node run",
+        "├─ ! timeout: took too long",
+        "└─ ‖ a  open",
+        "   └─ ! refused by tokens: a call",
+    ]
+
+
+def test_the_tree_in_ascii() -> None:
+    """With `ascii` there is no other character, whatever the names are."""
+    path = (Segment("é×\u202e\n"),)
+
+    tree = run_tree(story(NodeStarted(path, SOME_EDGE), NodeEnded(path, "failed", WHY), RunEnded("failed")), ascii=True)
+
+    assert tree.splitlines() == [
+        "[failed] run  1 node run",
+        "`- [failed] \\xe9x\\u202e\\n",
+        "   `- ! timeout: took too long",
+    ]
+
+
+def test_a_path_of_any_length_has_a_tree() -> None:
+    """Three thousand delegations below one another are drawn, cut at the width."""
+    path = tuple(Segment("a", 1, (), (0, 0)) for _ in range(3000))
+
+    lines = run_tree(story(NodeStarted(path, SOME_EDGE)), width=60).splitlines()
+
+    assert len(lines) == 3001
+    assert max(map(cells, lines)) == 60
+
+
+bodies_of_any_kind = st.one_of(
+    st.builds(lambda p: NodeStarted(p, SOME_EDGE), st.deferred(lambda: paths)),
+    st.builds(
+        lambda p, t: NodeEnded(p, "failed", Reason(code="failed", text=t)), st.deferred(lambda: paths), st.text()
+    ),
+    st.builds(lambda p, t: Paused(p, "q", t), st.deferred(lambda: paths), st.text()),
+    st.builds(lambda p, t: Refused(p, "max_hops", 1, t), st.deferred(lambda: paths), st.text()),
+    st.builds(lambda t: RunStarted("r", t, "", {}, Budget(), None, hooked=False, wall=0.0), st.text(min_size=1)),
+)
+paths: st.SearchStrategy[Path] = st.lists(
+    st.builds(Segment, st.text(min_size=1), st.integers(1, 3), st.lists(st.integers(0, 20), max_size=2).map(tuple)),
+    max_size=4,
+).map(tuple)
+
+
+@given(st.lists(bodies_of_any_kind, max_size=30), st.integers(20, 120), st.booleans())
+@settings(max_examples=examples(300))
+def test_no_name_moves_the_cursor(bodies: list[Body], width: int, ascii_only: bool) -> None:
+    """Whatever names and texts hold, each line of a tree has only visible characters and fits the width."""
+    tree = run_tree(story(*bodies), ascii=ascii_only, width=width)
+
+    assert tree.encode()
+    assert tree.isascii() or not ascii_only
+    for line in tree.split("\n"):
+        assert cells(line) <= width
+        assert not [char for char in line if ord(char) < 0x20 or 0x7F <= ord(char) < 0xA0 or char in "\u202e\u2028"]
+    assert os.linesep  # the tree itself ends without one
+    assert not tree.endswith("\n")
