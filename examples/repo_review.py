@@ -12,7 +12,6 @@ import re
 import sys
 import threading
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
@@ -52,7 +51,7 @@ WHY: Final = {  # what each kind is about and what to do, the heaviest first
     "dead link": "It leads nowhere. Correct the path.",
     "doubled word": "A slip. Delete one of the two.",
     "undocumented": "Readers have to guess what these promise. Write a sentence for each.",
-    "untested": "No test here names this module or anything public in it. Begin with a test for this one.",
+    "not named by a test": "Neither the module nor anything public in it. Begin with a test for this one.",
     "tangled": "More ways through than one can hold in mind. Take inner parts out and give them names.",
     "left behind": "Somebody meant to come back. Do it, or write an issue and name it here.",
 }
@@ -68,7 +67,6 @@ class Unread(NamedTuple):
 
     path: str
     reason: str
-    files: int = 1
 
 
 class Finding(NamedTuple):
@@ -125,7 +123,8 @@ async def survey(state: State[Case], step: Step) -> Update:
 @node
 def director(state: State[Case]) -> Delegate | None:
     """Give each lead the files that are its business; the reports come back into the context."""
-    case, calls = state.context, []
+    case = state.context
+    calls: list[Call] = []
     for desk, wanted in BUSINESS.items():
         files = tuple(filter(wanted, case.files))
         calls.append(Call(desk, Job(objective=f"Review the {desk}", desk=desk, root=case.root, sources=files)))
@@ -140,7 +139,8 @@ def lead(state: State[Desk]) -> Delegate | Review:
     if shares and state.turn == 0:
         return Delegate(*(Call("crew", job.model_copy(update={"sources": share})) for share in shares))
     notes = merged(state.values)
-    kept = [finding for finding in notes.findings if not set(notes.words).intersection(finding.unless)]
+    named = set(notes.words)
+    kept = [finding for finding in notes.findings if named.isdisjoint(finding.unless)]
     kept.sort(key=lambda finding: (-finding.size, finding.path, finding.line))
     kinds = [[finding for finding in kept if finding.kind == kind] for kind in WHY]
     shown = tuple(finding for kind in kinds for finding in kind[:SHOWN])
@@ -179,17 +179,15 @@ def write(state: State[Case]) -> str:
     ]
     unread = set(case.unread)
     for desk, report in zip(BUSINESS, case.reports, strict=True):
-        lines.append(f"\n## {desk.capitalize()}: {report.finding or report.reason}")
+        lines.append(f"\n## {desk.capitalize()}: {report.reason.text if report.reason else report.finding}")
         if isinstance(report, Review):
             lines += section(report, verified)
             unread.update(report.unread)
     lines.append("\n## Not read\n" if unread else "\nEvery file was read.")
     for reason in sorted({found.reason for found in unread}):
-        group = sorted(found for found in unread if found.reason == reason)
-        names = [span(path) + f" ({files:,})" * (files > 1) for path, _, files in group]
+        names = [span(found.path) for found in sorted(unread) if found.reason == reason]
         rest = [f"{len(names) - LISTED:,} more"] if names[LISTED:] else []
-        total = sum(found.files for found in group)
-        lines.append(f"- {reason}, {total:,} in all: {', '.join(names[:LISTED] + rest)}")
+        lines.append(f"- {reason}, {len(names):,} in all: {', '.join(names[:LISTED] + rest)}")
     return "\n".join(lines)
 
 
@@ -205,7 +203,7 @@ def section(review: Review, verified: set[Finding]) -> Iterator[str]:
                 yield f"- and {more[kind]:,} more like these"
 
 
-def files_of(state: State[Desk]) -> tuple[str, ...]:
+def files(state: State[Desk]) -> tuple[str, ...]:
     """A lane for each file of a crew."""
     return state.context.job.sources
 
@@ -240,7 +238,7 @@ def team(name: str) -> Graph[Desk]:
 
 
 gather = Join("gather", reduce=merged)
-lanes = START.map(read, over=files_of, join=gather, max_items=CREW_FILES, failure="collect")
+lanes = START.map(read, over=files, join=gather, max_items=CREW_FILES, failure="collect")
 crew = Graph("crew", lanes, gather >> END, context=Desk, enter=take_job, output=Review)
 leads = (team("code"), team("docs"), team("tests"))
 graph = Graph(
@@ -288,8 +286,7 @@ def walk(folder: str) -> Case:
                 (todo if entry.is_dir() else files).append(path + "/" * entry.is_dir())
     files.sort(key=lambda path: (path.count("/"), path))
     limit = CREWS * CREW_FILES
-    beyond = Counter(f"{PurePosixPath(path).parent}/" for path in files[limit:])
-    unread += [Unread(at, f"over the limit of {limit:,} files", count) for at, count in beyond.items()]
+    unread += [Unread(path, f"over the limit of {limit:,} files") for path in files[limit:]]
     return Case(folder=folder, root=str(root), files=tuple(files[:limit]), unread=tuple(sorted(unread)))
 
 
@@ -345,7 +342,7 @@ def inspect(root: str, desk: str, path: str) -> Review:
         names = (PurePosixPath(path).stem, *(one.name for one in public(source)))
         for kind, line, says, size in RULES[desk](source):
             quote = source.lines[line - 1].strip()[:160]
-            found[Finding(kind, path, line, quote, says, size, names if kind == "untested" else ())] = None
+            found[Finding(kind, path, line, quote, says, size, names if kind == "not named by a test" else ())] = None
     except (OSError, ValueError, RecursionError, MemoryError) as error:
         reason = REASONS.get(type(error)) or getattr(error, "strerror", None) or str(error)
         return Review(finding=path, unread=(Unread(path, reason),))
@@ -425,7 +422,7 @@ def docs_rules(source: Source) -> Hits:
     for number, line in prose(source):
         if found := DOUBLED.search(line):
             yield "doubled word", number, f"“{found[0]}”", 0
-        for link in LINK.finditer(line) if not python else ():
+        for link in () if python else LINK.finditer(re.sub("`[^`]*`", "", line)):
             target = Path(source.root, source.path).parent / unquote(link[1] or link[2])
             if not os.path.lexists(target) and not (link[1] or link[2]).startswith("/"):
                 yield "dead link", number, "", 0
@@ -465,7 +462,7 @@ def tests_rules(source: Source) -> Hits:
         yield from any_file(source)
     elif offered := public(source):
         size = len(offered)
-        yield "untested", offered[0].lineno, f"{counted(size, 'public name')} in the module", size
+        yield "not named by a test", offered[0].lineno, f"{counted(size, 'public name')} in the module", size
 
 
 def public(source: Source) -> list[Function | ast.ClassDef]:

@@ -1,5 +1,8 @@
 """graphflow: teams of agents as a directed graph, drawn, proved and run."""
 
+import importlib
+from typing import TYPE_CHECKING
+
 from graphflow.errors import GraphflowError as GraphflowError
 from graphflow.graphs.graph import Graph as Graph
 from graphflow.model.budget import Budget as Budget
@@ -38,10 +41,30 @@ from graphflow.nodes.join import STRICT as STRICT
 from graphflow.nodes.join import Join as Join
 from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
-from graphflow.runtime.handle import Run as Run
-from graphflow.runtime.handle import run as run
-from graphflow.runtime.handle import run_sync as run_sync
-from graphflow.runtime.handle import start as start
-from graphflow.runtime.result import Question as Question
-from graphflow.runtime.result import Result as Result
-from graphflow.runtime.result import Spending as Spending
+
+if TYPE_CHECKING:
+    from graphflow.runtime.handle import Run as Run
+    from graphflow.runtime.handle import run as run
+    from graphflow.runtime.handle import run_sync as run_sync
+    from graphflow.runtime.handle import start as start
+    from graphflow.runtime.result import Question as Question
+    from graphflow.runtime.result import Result as Result
+    from graphflow.runtime.result import Spending as Spending
+
+_RUNNING = {"Run": "handle", "run": "handle", "run_sync": "handle", "start": "handle"}
+_RUNNING |= dict.fromkeys(("Question", "Result", "Spending"), "result")
+
+
+def __getattr__(name: str) -> object:
+    """Load what runs a graph when somebody runs one: a program that only defines, checks or draws starts sooner."""
+    if name not in _RUNNING:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found: object = getattr(importlib.import_module(f"graphflow.runtime.{_RUNNING[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """List the names that are loaded later too."""
+    return sorted({*globals(), *_RUNNING})

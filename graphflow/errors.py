@@ -27,7 +27,6 @@ GraphflowError
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -168,6 +167,8 @@ class UnknownTarget(NodeError):
         """Say which names are known and guess the one that was meant."""
         self.asked, self.known = asked, tuple(known)
         names = ", ".join(map(repr, self.known)) or "none"
+        import difflib
+
         near = difflib.get_close_matches(asked, self.known, n=1)
         guess = f" Did it mean {near[0]!r}?" if near else ""
         edge = "hands_off" if verb == "hand off" else "delegates"

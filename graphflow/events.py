@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, cast, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast, dataclass_transform
 
 import pydantic_core
 from pydantic import TypeAdapter
@@ -23,14 +23,33 @@ from pydantic import TypeAdapter
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, path_text
+from graphflow.model.outcome import Skip
+from graphflow.model.state import State
 
 T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make a slotted dataclass that checkers treat as frozen."""
-    return dataclass(slots=True)(cls)
+    """Make a slotted dataclass that checkers treat as frozen.
+
+    Equality and repr are shared functions: generating them for each class anew would take half of the import time.
+    """
+    made = dataclass(slots=True, eq=False, repr=False)(cls)
+    for name, method in (("__eq__", _equal), ("__repr__", _shown), ("__hash__", None)):
+        if name not in cls.__dict__:
+            setattr(made, name, method)
+    return made
+
+
+def _equal(one: Any, other: object) -> bool:
+    if type(one) is not type(other):
+        return False
+    return all(getattr(one, name) == getattr(other, name) for name in one.__slots__)
+
+
+def _shown(one: Any) -> str:
+    return f"{type(one).__name__}({', '.join(f'{name}={getattr(one, name)!r}' for name in one.__slots__)})"
 
 
 class EdgeName(NamedTuple):
@@ -487,6 +506,13 @@ def read_event(line: str) -> Event:
 
 
 # --- ports -----------------------------------------------------------------------------------------------------------
+
+
+Listener = Callable[[Event], None]
+"""Called with each event of a run; one that raises hears nothing more."""
+
+Before = Callable[[State[Any]], "Skip | Awaitable[Skip | None] | None"]
+"""Asked before each visit, with what the node would see."""
 
 
 class Journal(Protocol):

@@ -27,12 +27,12 @@ from examples.repo_review import (
     merged,
     span,
     walk,
+    write,
 )
-from graphflow import Reason, Report, Result, run, run_sync
+from graphflow import Budget, Reason, Report, Result, State, run, run_sync
 from tests.support import FULL
 
 LATER: Final = f"TO{'DO'}"  # the mark itself may not stand in this repository
-SITE: Final = Path(os.__file__).parent / "site-packages"
 AS_ROOT: Final = os.geteuid() == 0
 
 
@@ -118,11 +118,11 @@ FOUND: Final = {
     "lost error": ("code", "a.py", "try:\n    f()\nexcept Exception:\n    pass\n", [3]),
     "lost task": ("code", "a.py", "async def f():\n    asyncio.create_task(g())\n    t = create_task(g())\n", [2]),
     "shared default": ("code", "a.py", "def f(a, b=(), *, c=[]):\n    pass\n\n\nlambda x=None: x\n", [1]),
-    "wrong default": ("docs", "a.py", 'def f(*, a=1, b=2):\n    """F.\n\n    a : default 2\n    b: Default: 2."""\n', [4]),
+    "wrong default": ("docs", "a.py", 'def f(*, a=1, b=2):\n    """F.\n\n    a: default 2\n    b: default 2"""\n', [4]),
     "dead link": ("docs", "a.md", "[a](a.md) [b](b.md)\n\n```\n[c](c.md)\n```\n[d](https://d.org/e)\n[f](#g)\n", [1]),
     "doubled word": ("docs", "a.md", "This is is it.\n\n    the the code\n", [1]),
     "undocumented": ("docs", "a.py", "x = 1\ndef f(): ...\ndef g(): ...\nclass H: ...\ndef _i(): ...\n", [2]),
-    "untested": ("tests", "pkg/a.py", "import x\n\n\nclass A:\n    pass\n", [4]),
+    "not named by a test": ("tests", "a/b.py", "import x\n\n\nclass A:\n    pass\n", [4]),
     "tangled": ("code", "a.py", "def f(x):\n" + "    if x: pass\n" * 41, [1]),
     "left behind": ("code", "a.c", f"// {LATER} free it\n// {LATER}(ann) free it\n// {LATER} see #12\n", [1]),
 }  # fmt: skip
@@ -137,6 +137,7 @@ NOT_FOUND: Final = {
     "a default made in the body": ("docs", "a.py", 'def f(a=None):\n    """F.\n\n    a : int, default 2\n    """\n'),
     "a default in words": ("docs", "a.py", 'def f(a=1):\n    """F.\n\n    a : int, default 10^-6\n    """\n'),
     "a doubled word that is meant": ("docs", "a.md", "I know that that is it, and x-the the-y.\n"),
+    "a link that is quoted": ("docs", "a.md", "Write `[a](b.md)`.\n"),
     "a private module without docstrings": ("docs", "_a.py", "def f(): ...\ndef g(): ...\ndef h(): ...\n"),
     "a heading in reStructuredText": ("docs", "a.rst", "Title\n=======\n\n`a <b_>`_\n"),
     "code in a test's folder": ("tests", "tests/helper.py", "class A:\n    pass\n"),
@@ -232,7 +233,9 @@ def test_the_outermost_files_come_first_and_the_rest_is_counted(tmp_path: Path) 
 
     assert found.files[:3] == ("z.txt", "y/x.txt", "a/b/0000.txt")
     assert len(found.files) == limit
-    assert found.unread == (Unread("a/b/", f"over the limit of {limit:,} files", 2),)
+    assert found.unread == tuple(
+        Unread(f"a/b/{number:04}.txt", f"over the limit of {limit:,} files") for number in (limit - 2, limit - 1)
+    )
 
 
 def test_a_folder_that_is_nested_deeply_is_walked(tmp_path: Path) -> None:
@@ -332,7 +335,7 @@ async def test_a_review_names_what_is_wrong(tmp_path: Path) -> None:
         ("Docs", "Undocumented", "shop/cart.py", 2),
         ("Docs", "Dead link", "README.md", 3),
         ("Tests", "Lost comparison", "tests/test_cart.py", 5),
-        ("Tests", "Untested", "shop/till.py", 1),
+        ("Tests", "Not named by a test", "shop/till.py", 1),
     }
     assert complaints(result.output, tmp_path) == []
     assert "- binary, 1 in all: `logo.png`" in result.output
@@ -419,31 +422,49 @@ def test_a_reader_that_failed_is_named_as_unread() -> None:
     assert merged((Review(finding="a.py"), failed)).unread == (Unread("code/crew/read~3", "boom"),)
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("tests/a.py", True),
-        ("pkg/tests/data.json", True),
-        ("pkg/test_a.py", True),
-        ("pkg/a_test.py", True),
-        ("conftest.py", True),
-        ("pkg/testing.py", False),
-        ("contest.py", False),
-        ("tests.py", False),
-    ],
-)
-def test_which_files_are_tests(path: str, expected: bool) -> None:
-    """Tests are known by their name or by a folder above them."""
-    assert is_test(path) is expected
+def test_a_lead_that_failed_says_why() -> None:
+    """The report has its section all the same, with the reason in place of findings."""
+    failed = Report.failed(Reason(code="timeout", text="too slow"))
+    case = Case(folder="a", reports=(failed, Review(finding="none"), failed))
+
+    report = write.fn(State(case, inbox=(), path=(), turn=0, depth=0))
+
+    assert [line for line in report.splitlines() if line.startswith("## ")] == [
+        "## Code: too slow",
+        "## Docs: none",
+        "## Tests: too slow",
+    ]
+
+
+def test_a_review_stops_at_its_budget(tmp_path: Path) -> None:
+    """With fewer node runs than it takes, the run ends as exhausted and names the bound."""
+    result = run_sync(graph, Case(folder=str(fill(tmp_path, SHOP))), budget=Budget(node_runs=9))
+
+    assert result.status == "exhausted"
+    assert result.reason is not None
+    assert result.reason.code == "node_runs"
+    assert result.spent.total.node_runs == 9
+
+
+@pytest.mark.parametrize("path", ["tests/a.py", "a/tests/b.json", "a/test_b.py", "a/b_test.py", "conftest.py"])
+def test_tests_are_known_by_their_names(path: str) -> None:
+    """By the name of the file, or of a folder above it."""
+    assert is_test(path)
+
+
+@pytest.mark.parametrize("path", ["a/testing.py", "contest.py", "tests.py", "latest/a.py"])
+def test_other_files_are_no_tests(path: str) -> None:
+    """A name that only looks alike makes no test."""
+    assert not is_test(path)
 
 
 @pytest.mark.parametrize(
     ("package", "expected"),
     [
-        pytest.param("anyio", {"Lost task", "Undocumented", "Untested"}, id="anyio"),
+        pytest.param("anyio", {"Lost task", "Undocumented", "Not named by a test"}, id="anyio"),
         pytest.param(
             "networkx",
-            {"Lost error", "Wrong default", "Lost comparison", "Dead assert", "Untested"},
+            {"Lost error", "Wrong default", "Lost comparison", "Dead assert", "Not named by a test"},
             id="networkx",
             marks=pytest.mark.skipif(not FULL, reason="takes ten seconds: set GRAPHFLOW_FULL"),
         ),
@@ -451,7 +472,7 @@ def test_which_files_are_tests(path: str, expected: bool) -> None:
 )
 def test_each_lead_finds_something_in_installed_sources(package: str, expected: set[str]) -> None:
     """On the sources of our own dependencies each lead has a finding, and every citation holds."""
-    folder = Path(__import__(package).__file__).parent
+    folder = Path(str(__import__(package).__file__)).parent
 
     report = review(folder).output
 

@@ -62,14 +62,23 @@ class WorstCase:
 def worst_case(graph: Graph[Any]) -> WorstCase:
     """Prove what any run of a graph can do at most, from its structure alone.
 
-    The numbers hold for graphs without errors. Nothing at run time exceeds them.
+    The numbers hold for graphs without errors: nothing at run time exceeds them. A graph is a value, so the answer is
+    kept with it.
     """
-    structure = Counter(graph, budgets=False)
+    kept: WorstCase | None = graph.__dict__.get("_worst_case")
+    if kept is None:
+        kept = graph.__dict__["_worst_case"] = _worst_case(graph)
+    return kept
+
+
+def _worst_case(graph: Graph[Any]) -> WorstCase:
+    structure = Counter(graph)
     numbers = _numbers(structure.run())
+    budgets = any(inner.budget is not None for inner in structure.graphs)
     return WorstCase(
         graph=graph.name,
         **numbers,
-        limits=FrozenDict(_numbers(Counter(graph, budgets=True).run())),
+        limits=FrozenDict(_numbers(Counter(graph, structure).run()) if budgets else numbers),
         reasons=FrozenDict({name: structure.why(name) for name, number in numbers.items() if number == INF}),
         visits=FrozenDict(structure.visits()),
     )

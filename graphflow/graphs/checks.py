@@ -12,9 +12,9 @@ from typing import Any, Final
 from graphflow.errors import GraphProblems
 from graphflow.graphs import rules, scopes, teams
 from graphflow.graphs.bounds import worst_case
-from graphflow.graphs.spend import CALLS
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Look, Problem, as_graph
+from graphflow.graphs.look import INF, Look, Problem, as_graph, look_at
+from graphflow.graphs.spend import CALLS
 
 __all__ = ("Problem", "check_graph", "require_runnable")
 
@@ -82,7 +82,7 @@ def require_runnable(graph: Graph[Any]) -> None:
 def _errors(graph: Graph[Any]) -> tuple[Problem, ...]:
     kept = graph.__dict__.get("_errors")
     if kept is None:
-        root = Look(graph)
+        root = look_at(graph)
         found = [problem for rule in ROOT_RULES for problem in rule(root)]
         kept = graph.__dict__["_errors"] = _sorted([*_everywhere(graph, RULES), *found])
     problems: tuple[Problem, ...] = kept
@@ -104,7 +104,7 @@ def _everywhere(graph: Graph[Any], table: Iterable[Rule]) -> Iterator[Problem]:
 def _looks(graph: Graph[Any]) -> list[tuple[tuple[str, ...], Look]]:
     """Look at each distinct graph once: by its shortest way, and under the weakest depth limit that it stands below."""
     names: dict[int, tuple[str, ...]] = {id(graph): ()}
-    looks: dict[int, Look] = {id(graph): Look(graph)}
+    looks: dict[int, Look] = {id(graph): look_at(graph)}
     line = [graph]
     for outer in line:
         above = looks[id(outer)]
@@ -113,7 +113,7 @@ def _looks(graph: Graph[Any]) -> list[tuple[tuple[str, ...], Look]]:
         for key, node in sorted(inner.items(), key=lambda item: item[1].name):
             names.setdefault(key, (*names[id(outer)], node.name))
             if key not in looks or (looks[key].max_depth < INF and above.max_depth == INF and node.max_depth is None):
-                looks[key] = Look(node, above.max_depth)
+                looks[key] = look_at(node, above.max_depth)
                 line.append(node)
     return [(names[key], look) for key, look in looks.items()]
 

@@ -236,13 +236,15 @@ def compile_graph(graph: Graph[Any]) -> Compiled:
             case HandoffStatement():
                 _handoffs(stations[statement.source.name], statement)
             case ErrorStatement():
-                station = stations[statement.source.name]
-                station.errors = (*station.errors, _error(statement, len(station.errors)))
+                pass
             case _ if isinstance(statement.source, Terminal):
                 start = start or _out(statement)
             case _:
                 station = stations[statement.source.name]
                 station.out = station.out or _out(statement)
+    for caught in sorted((s for s in graph.statements if isinstance(s, ErrorStatement)), key=_most_exact_first):
+        station = stations[caught.source.name]
+        station.errors = (*station.errors, _error(caught, len(station.errors)))
     escalate = None
     if graph.escalate is not None:
         escalate = Edge(EdgeName(None, "escalate", graph.escalate.name), Terminal.START, graph.escalate.name)
@@ -307,6 +309,12 @@ def _error(statement: ErrorStatement, position: int) -> Edge:
     edge = Edge(EdgeName(source, "error", _name(target), position), source, target, catch=catch)
     edge.label = "on " + ", ".join(kind.__name__ for kind in statement.catch)
     return edge
+
+
+def _most_exact_first(statement: ErrorStatement) -> tuple[int, list[str], str]:
+    """Order error edges by what they catch, derived classes before their bases, and not by where they stand."""
+    target = "" if isinstance(statement.target, Terminal) else statement.target.name
+    return (-max(len(kind.__mro__) for kind in statement.catch), sorted(map(qualified, statement.catch)), target)
 
 
 def qualified(kind: type) -> str:

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Station
 from graphflow.graphs.flows import Flows, Frame, Level
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Link, Look, as_graph, longest, nested_graphs
-from graphflow.graphs.spend import CALLS, Spend, all_of, heaviest, plus, times, total
+from graphflow.graphs.look import INF, Link, as_graph, longest, look_at, nested_graphs
+from graphflow.graphs.spend import CALLS, NOTHING_SPENT, Spend, all_of, heaviest, plus, times, total
 from graphflow.model.budget import Budget
 from graphflow.nodes.function import FunctionNode
 
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 class _Sum(NamedTuple):
     """What a part of an activation comes to; `late` are bodies that run on after the join they came too late for."""
 
-    spend: Spend = Spend()
+    spend: Spend = NOTHING_SPENT
     running: float = 0
     late: float = 0
     depth: float = 0
@@ -60,17 +60,19 @@ class _Part(NamedTuple):
 class Counter:
     """The cases of a graph and of all inside it, each worked out once for each depth that is left."""
 
-    def __init__(self, graph: Graph[Any], *, budgets: bool) -> None:
+    def __init__(self, graph: Graph[Any], structure: Counter | None = None) -> None:
         """Take a graph.
 
         Args:
             graph: the graph.
-            budgets: whether budgets limit what is spent.
+            structure: the counter of its structure alone, where budgets shall limit what is spent.
         """
         self.graph = graph
-        self.budgets = budgets
+        self.budgets = structure is not None
         self.graphs = nested_graphs(graph)
-        self.flows = {id(inner): Flows(Look(inner)) for inner in self.graphs}
+        self.flows: dict[int, Flows] = (
+            structure.flows if structure else {id(inner): Flows(look_at(inner)) for inner in self.graphs}
+        )
         self.structural: set[str] = set()
         self.open_costs: dict[str, set[str]] = {}
         self._cases: dict[tuple[int, float], Case] = {}
@@ -225,7 +227,7 @@ class _Activation:
     def _part(self, frame: Frame, level: Level, index: int, scopes: dict[Key, _Sum], calls: dict[Key, _Calls]) -> _Part:
         """Add up one strongly connected part of a level."""
         each: list[tuple[Spend, float]] = []
-        extra = _Sum()
+        beside: list[_Sum] = []
         for key in level.parts[index]:
             often = frame.visits[key]
             if not often:
@@ -235,21 +237,22 @@ class _Activation:
                     self.counter.structural.add(f"nothing bounds the visits of {key!r}")
                 node = self.node(key, self.left)
                 each.append((node.spend, often))
-                extra = _beside(extra, node._replace(spend=Spend()))
+                beside.append(node._replace(spend=NOTHING_SPENT))
                 if key in calls:
-                    extra = _beside(extra, _Sum(calls[key].spend, calls[key].running))
+                    beside.append(_Sum(calls[key].spend, calls[key].running))
             if key in scopes:
-                extra = _beside(extra, scopes[key])
-        most = plus(level.entered[index], level.inner[index])
-        spend = heaviest(each, most).and_(extra.spend)
-        return _Part(extra._replace(spend=spend), tuple(each), extra.spend)
+                beside.append(scopes[key])
+        extra = all_of(found.spend for found in beside if found.spend is not NOTHING_SPENT)
+        spend = heaviest(each, plus(level.entered[index], level.inner[index])).and_(extra)
+        running = max((found.running for found in beside), default=0)
+        return _Part(_Sum(spend, running, 0, max((found.depth for found in beside), default=0)), tuple(each), extra)
 
     def _level(self, frame: Frame, level: Level, found: Sequence[_Part]) -> _Sum:
         parts = [part.sum for part in found]
-        best: list[Spend] = [Spend()] * len(parts)
+        best: list[Spend] = [NOTHING_SPENT] * len(parts)
         peak: list[float] = [0] * len(parts)
         for index in reversed(range(len(parts))):
-            onward = Spend()
+            onward = NOTHING_SPENT
             for follower in level.after[index]:
                 onward = onward.over(best[follower])
                 peak[index] = max(peak[index], peak[follower])
@@ -318,7 +321,7 @@ class _Calls:
         for edge in self.edges:
             target = str(edge.target)
             often[target] = plus(often.get(target, 0), calls_over(inside.graph, edge))
-        self.spend = Spend()
+        self.spend = NOTHING_SPENT
         self.running: float = 0
         self.depth: float = 0
         if often:
@@ -386,11 +389,6 @@ class _Calls:
             links += [Link(name, str(edge.target), 0, 0) for edge in edges if edge.target in values]
         longest(depths, links)
         return min(self.inside.left, max(depths.values(), default=0))
-
-
-def _beside(a: _Sum, b: _Sum) -> _Sum:
-    """Of two things that one token does one after the other."""
-    return _Sum(a.spend.and_(b.spend), max(a.running, b.running), 0, max(a.depth, b.depth))
 
 
 def _shown(key: Key) -> str:

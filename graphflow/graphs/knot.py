@@ -127,6 +127,7 @@ class Knot:
 
 
 def distances(starts: Mapping[Key, int], ways: Mapping[Key, Iterable[Way]], *, handoffs: bool) -> dict[Key, int]:
+    """Return the fewest hops, or handoffs, to each node that can be reached, from nodes with a number to begin with."""
     found: dict[Key, int] = {}
     heap = [(cost, number, key) for number, (key, cost) in enumerate(starts.items())]
     heapq.heapify(heap)

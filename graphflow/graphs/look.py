@@ -61,15 +61,16 @@ class Scope:
 
 
 class Look:
-    """One graph as the rules see it; what several rules need is worked out once."""
+    """One graph as the rules see it; what several rules need is worked out once, and kept with the graph.
 
-    def __init__(self, graph: Graph[Any], max_depth: float = INF) -> None:
-        """Look at a graph.
+    Attributes:
+        graph: the graph.
+        compiled: its tables.
+        max_depth: the least `max_depth` of it and of the graphs around it.
+    """
 
-        Args:
-            graph: the graph.
-            max_depth: the least `max_depth` of the graphs around it.
-        """
+    def __init__(self, graph: Graph[Any], max_depth: float) -> None:
+        """Take a graph, and the least `max_depth` of the graphs around it."""
         self.graph = graph
         self.compiled: Compiled = graph.compiled
         self.max_depth = min(max_depth, INF if graph.max_depth is None else graph.max_depth)
@@ -150,6 +151,16 @@ class Look:
             return []
         edges = (*station.handoffs.values(), *station.errors, *station.delegates.values())
         return [edge.target for edge in edges]
+
+
+def look_at(graph: Graph[Any], max_depth: float = INF) -> Look:
+    """Look at a graph, once for each least `max_depth` of the graphs around it."""
+    kept: dict[float, Look] = graph.__dict__.setdefault("_looks", {})
+    if max_depth not in kept:
+        kept[max_depth] = Look(graph, max_depth)
+        for other in kept.values():  # only the limit differs
+            kept[max_depth].__dict__ = {**other.__dict__, **kept[max_depth].__dict__}
+    return kept[max_depth]
 
 
 def as_graph(node: object) -> Graph[Any] | None:

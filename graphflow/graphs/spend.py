@@ -52,11 +52,13 @@ class Spend(NamedTuple):
 
     def and_(self, other: Spend) -> Spend:
         """Return the sum."""
-        return Spend(*map(plus, self, other))
+        if other is NOTHING_SPENT:
+            return self
+        return other if self is NOTHING_SPENT else Spend(*map(plus, self, other))
 
     def by(self, often: float) -> Spend:
         """Return the multiple."""
-        return Spend(*(times(each, often) for each in self))
+        return self if often == 1 else Spend(*(times(each, often) for each in self))
 
     def under(self, other: Iterable[float | None]) -> Spend:
         """Return the lesser of each, where there is another."""
@@ -67,9 +69,12 @@ class Spend(NamedTuple):
         return Spend(*map(max, self, other))
 
 
+NOTHING_SPENT: Final = Spend()
+
+
 def all_of(spends: Iterable[Spend]) -> Spend:
     """Add up."""
-    found = Spend()
+    found = NOTHING_SPENT
     for spend in spends:
         found = found.and_(spend)
     return found
@@ -77,6 +82,8 @@ def all_of(spends: Iterable[Spend]) -> Spend:
 
 def heaviest(each: Sequence[tuple[Spend, float]], most: float) -> Spend:
     """Return what visits spend at most: each node's as many as it can have, and so many all together."""
+    if len(each) == 1:
+        return each[0][0].by(min(each[0][1], most))
     found: list[float] = []
     for dimension in range(len(CALLS)):
         left: float = most

@@ -7,7 +7,18 @@ from typing import Any
 
 from graphflow.graphs.compiled import Edge, Key
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Look, Problem, a_cycle, as_graph, delegation_depths, knots, nested_graphs, reach
+from graphflow.graphs.look import (
+    INF,
+    Look,
+    Problem,
+    a_cycle,
+    as_graph,
+    delegation_depths,
+    knots,
+    look_at,
+    nested_graphs,
+    reach,
+)
 from graphflow.graphs.rules import listed
 from graphflow.nodes.edges import DelegateStatement, HandoffStatement, Terminal
 
@@ -103,7 +114,7 @@ def _ungated(
     graph: Graph[Any], known: dict[int, tuple[list[tuple[str, ...]], bool]]
 ) -> tuple[list[tuple[str, ...]], bool]:
     """Return the irreversible nodes that a path without a gate leads to, and whether one leads to END."""
-    look = Look(graph)
+    look = look_at(graph)
     stations = look.compiled.stations
 
     def steps(at: tuple[Key, bool]) -> list[tuple[Key, bool]]:

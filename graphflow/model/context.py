@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
@@ -71,7 +70,7 @@ class Context(BaseModel):
     Case(question='why?', notes=())
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, defer_build=True)
 
     __graphflow_checked__: ClassVar[bool] = False
     __graphflow_rules__: ClassVar[Any] = None
@@ -79,7 +78,7 @@ class Context(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
-        if cls.__pydantic_complete__:
+        if cls.__pydantic_fields_complete__:
             check_immutable(cls)
 
 
@@ -103,8 +102,7 @@ def check_immutable(context: type[BaseModel]) -> None:
         context.__graphflow_checked__ = True  # type: ignore[attr-defined]  # a mark on the class itself
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRule:
+class FieldRule(NamedTuple):
     """How one field takes an update."""
 
     name: str

@@ -27,7 +27,7 @@ class Reason(BaseModel):
         limit: the value of the bound that was hit, or None.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     code: Code
     text: str
@@ -50,7 +50,7 @@ class Brief(BaseModel):
     'Was INV-311 paid twice?'
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     objective: str
     output: str = ""
@@ -79,7 +79,7 @@ class Report(BaseModel):
     'done'
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     finding: str = ""
     action_needed: str | None = None

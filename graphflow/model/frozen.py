@@ -7,16 +7,9 @@ parallel branches, so each of their fields is looked through, all the way down, 
 from __future__ import annotations
 
 import dataclasses
-import datetime as dt
 import decimal
-import enum
-import fractions
-import ipaddress
-import pathlib
-import re
 import types
 import typing
-import uuid
 from collections import abc
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar, cast, get_args, get_origin
@@ -111,12 +104,17 @@ Json = TypeAliasType("Json", "bool | int | float | str | tuple[Json, ...] | Froz
 """Any JSON value, frozen: arrays are tuples and objects are `FrozenDict`."""
 
 
-_SCALARS: tuple[type, ...] = (
-    str, bytes, int, float, complex, bool, type(None), decimal.Decimal, fractions.Fraction, dt.date, dt.time,
-    dt.timedelta, dt.tzinfo, uuid.UUID, enum.Enum, pathlib.PurePath, re.Pattern, range, ipaddress.IPv4Address,
-    ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network, type(...),
-    pydantic.SecretStr, pydantic.SecretBytes, pydantic.AnyUrl,
+_SCALARS = frozenset(
+    {
+        "builtins.str", "builtins.bytes", "builtins.int", "builtins.float", "builtins.complex", "builtins.bool",
+        "builtins.NoneType", "builtins.range", "builtins.ellipsis", "enum.Enum", "decimal.Decimal",
+        "fractions.Fraction", "datetime.date", "datetime.time", "datetime.timedelta", "datetime.tzinfo", "uuid.UUID",
+        "pathlib.PurePath", "pathlib._local.PurePath", "re.Pattern", "ipaddress._IPAddressBase",
+        "pydantic.types.SecretStr", "pydantic.types.SecretBytes", "pydantic.networks._BaseUrl",
+        "pydantic_core._pydantic_core.Url",
+    }
 )  # fmt: skip
+"""Immutable classes, by name, so that none of their modules is imported for a check alone."""
 
 _INSTEAD: dict[object, str] = {
     list: "tuple[T, ...]", dict: "FrozenDict[K, V]", set: "frozenset[T]", bytearray: "bytes",
@@ -182,7 +180,7 @@ def _mutable_class(base: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
         return _first(typing.get_type_hints(base).values(), seen)
     if issubclass(base, tuple) and hasattr(base, "_fields"):
         return _first(typing.get_type_hints(base).values(), seen)
-    if issubclass(base, _SCALARS):
+    if any(f"{kind.__module__}.{kind.__qualname__}" in _SCALARS for kind in base.__mro__):
         return None
     return (f"{_name(base)} may be mutable", "a frozen pydantic model or a frozen dataclass")
 

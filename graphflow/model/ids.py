@@ -7,7 +7,6 @@ names alone are only their projection for drawings and selectors.
 from __future__ import annotations
 
 import re
-import uuid
 from typing import NamedTuple, NewType, TypeAlias
 
 RunId = NewType("RunId", str)
@@ -36,6 +35,8 @@ Path: TypeAlias = tuple[Segment, ...]
 
 def new_run_id() -> RunId:
     """Return a new id for a run; ids sort by time of creation where Python offers that."""
+    import uuid
+
     make = getattr(uuid, "uuid7", uuid.uuid4)  # sortable ids came with Python 3.14
     return RunId(str(make()))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -84,24 +84,21 @@ class Fork:
 # --- statements ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class NextStatement:
+class NextStatement(NamedTuple):
     """`a >> b`."""
 
     source: Node[Any] | Terminal
     target: Node[Any] | Terminal
 
 
-@dataclass(frozen=True, slots=True)
-class ForkStatement:
+class ForkStatement(NamedTuple):
     """`a >> (b, c)`."""
 
     source: Node[Any] | Terminal
     fork: Fork
 
 
-@dataclass(frozen=True, slots=True)
-class ChooseStatement:
+class ChooseStatement(NamedTuple):
     """`a.choose(...)`."""
 
     source: Node[Any] | Terminal
@@ -109,8 +106,7 @@ class ChooseStatement:
     default: Node[Any] | Terminal | None
 
 
-@dataclass(frozen=True, slots=True)
-class MapStatement:
+class MapStatement(NamedTuple):
     """`a.map(...)`."""
 
     source: Node[Any] | Terminal
@@ -121,8 +117,7 @@ class MapStatement:
     failure: FailurePolicy
 
 
-@dataclass(frozen=True, slots=True)
-class DelegateStatement:
+class DelegateStatement(NamedTuple):
     """`a.delegates(...)`."""
 
     source: Node[Any]
@@ -135,8 +130,7 @@ class DelegateStatement:
     timeout: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class HandoffStatement:
+class HandoffStatement(NamedTuple):
     """`a.hands_off(...)`."""
 
     source: Node[Any]
@@ -144,8 +138,7 @@ class HandoffStatement:
     max_hops: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorStatement:
+class ErrorStatement(NamedTuple):
     """`a.on_error(...)`."""
 
     source: Node[Any]

@@ -36,22 +36,30 @@ class Clockwork(Core):
         """Start a visit's body as soon as a slot is free."""
         self.busy += 1
         visit.standing = Standing.QUEUED
-        self._with_slot(visit, None)
-
-    def _with_slot(self, visit: Visit, command: Command | None) -> None:
-        """Carry a command out under a slot of the visit's own; without one, start its body."""
-        if visit.slot and command is not None:
-            self.commands.append(command)
-        elif self.max_parallel is not None and self.slots >= self.max_parallel:
-            self.queue.append((visit, command))
+        if self.max_parallel is not None and self.slots >= self.max_parallel:
+            self.queue.append((visit, visit.turn, visit.attempt))
         else:
-            self._give_slot(visit, command)
+            self._give_slot(visit)
 
-    def _give_slot(self, visit: Visit, command: Command | None) -> None:
+    def _with_slot(self, visit: Visit, command: Command) -> None:
+        """Let a body go on as soon as it holds a slot; all that it waits for shares one."""
+        if visit.slot:
+            self.commands.append(command)
+        elif visit.due is not None:
+            visit.due.append(command)
+        else:
+            visit.due = [command]
+            if self.max_parallel is not None and self.slots >= self.max_parallel:
+                self.queue.append((visit, visit.turn, visit.attempt))
+            else:
+                self._give_slot(visit)
+
+    def _give_slot(self, visit: Visit) -> None:
         self.slots += 1
         visit.slot = True
-        if command is not None:
-            self.commands.append(command)
+        if visit.standing is Standing.RUNNING:
+            self.commands.extend(visit.due or ())
+            visit.due = None
             return
         visit.standing = Standing.RUNNING
         node = visit.station.node
@@ -70,10 +78,11 @@ class Clockwork(Core):
         visit.slot = False
         self.slots -= 1
         while self.queue and (self.max_parallel is None or self.slots < self.max_parallel):
-            waiting, command = self.queue.popleft()
-            wanted = Standing.QUEUED if command is None else Standing.RUNNING
-            if waiting.standing is wanted and waiting.closing is None and not waiting.timed_out:
-                self._give_slot(waiting, command)
+            waiting, turn, attempt = self.queue.popleft()
+            wanted = waiting.standing is Standing.QUEUED or (waiting.standing is Standing.RUNNING and waiting.due)
+            if wanted and (waiting.turn, waiting.attempt) == (turn, attempt):
+                if waiting.closing is None and not waiting.timed_out:
+                    self._give_slot(waiting)
 
     # --- timers ---
 
@@ -102,18 +111,31 @@ class Clockwork(Core):
 
     def sleep_requested(self, fact: SleepRequested) -> None:
         """Let a body sleep; its slot is free for others meanwhile."""
-        visit = self._running(fact.path)
+        visit = self._running(fact)
         if visit is None:
             return
-        go_on = GoOn(visit.path, fact.key)
-        self._timer(self.at + fact.seconds, visit.path, "sleep", lambda: self._with_slot(visit, go_on))
+        naps = visit.naps = visit.naps or set()
+
+        def over() -> None:
+            naps.discard(timer)
+            self._with_slot(visit, GoOn(visit.path, fact.key))
+
+        timer = self._timer(self.at + fact.seconds, visit.path, "sleep", over)
+        naps.add(timer)
         self._rest(visit)
 
-    def _running(self, path: Path) -> Visit | None:
-        """Return a visit whose body runs and is wanted."""
-        visit = self.visits.get(path)
-        wanted = visit is not None and visit.standing is Standing.RUNNING and visit.closing is None
-        return visit if wanted else None
+    def drop_naps(self, visit: Visit) -> None:
+        """Forget the sleeps that an attempt left behind."""
+        for timer in sorted(visit.naps or ()):
+            self.drop_timer(timer)
+        visit.naps = None
+
+    def _running(self, fact: EffectRequested | SleepRequested) -> Visit | None:
+        """Return the visit that asks for something, if it is this body of it that runs, and it is wanted."""
+        visit = self.visits.get(fact.path)
+        if visit is None or visit.standing is not Standing.RUNNING or visit.closing is not None:
+            return None
+        return visit if (visit.turn, visit.attempt) == (fact.turn, fact.attempt) else None
 
     def _rest(self, visit: Visit) -> None:
         """Free the slot of a body that waits, unless an effect of its own still runs under it."""
@@ -152,7 +174,7 @@ class Clockwork(Core):
 
     def effect_requested(self, fact: EffectRequested) -> None:
         """Let an effect run, wait, or be refused."""
-        visit = self._running(fact.path)
+        visit = self._running(fact)
         if visit is None:
             return
         key, flying = fact.key, visit.flying
@@ -172,7 +194,7 @@ class Clockwork(Core):
                 self.commands.append(self._refusal(visit, key, wanted))
 
     def _effect_funded(self, visit: Visit, fact: EffectRequested, wanted: Amounts, *, last: bool) -> bool:
-        if visit.standing is not Standing.RUNNING or visit.closing is not None or visit.timed_out:
+        if self._running(fact) is not visit or visit.timed_out:
             return True  # it is gone: nothing to wait for
         if not self._try_effect(visit, fact, wanted):
             if last:
@@ -225,9 +247,12 @@ class Clockwork(Core):
     def effect_finished(self, fact: EffectFinished) -> None:
         """Settle an effect with what it really used."""
         visit = self.visits.get(fact.path)
-        if visit is None or fact.key not in visit.flying:
+        here = visit is not None and (visit.turn, visit.attempt) == (fact.turn, fact.attempt)
+        if visit is None or not here or fact.key not in visit.flying:
             return
         self._settle_effect(visit, fact.key, fact.usage)
+        if self.unfunded and any(waiting is visit for waiting, _ in self.unfunded):
+            self._rest(visit)  # else those whose effects it waits for could wait for its slot
 
     def _settle_effect(self, visit: Visit, key: str, usage: Budget | None) -> None:
         reserved: Amounts = visit.flying.pop(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from graphflow.errors import InternalError
@@ -53,7 +54,7 @@ class Core:
         self.hooked = False
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
         self.slots: int = 0
-        self.queue: deque[tuple[Visit, Command | None]] = deque()
+        self.queue: deque[tuple[Visit, int, int]] = deque()
         self.unfunded: deque[tuple[Visit, Callable[[bool], bool]]] = deque()
         self.timed_frames: list[Frame] = []
         self.partial = False
@@ -89,7 +90,7 @@ class Core:
         snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
         return State(
             token.context if context is None else context, inbox, path, turn, frame.depth,
-            (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
+            partial(_left, snapshot, frame, token.counters.total, token.counters.handoffs),
         )  # fmt: skip
 
     def set_timer(self, fire: Callable[[], None]) -> int:
@@ -215,6 +216,10 @@ class Core:
 
     def drop_timer(self, timer: int | None) -> None:
         """Forget a timer (clockwork)."""
+        raise NotImplementedError
+
+    def drop_naps(self, visit: Visit) -> None:
+        """Forget the sleeps that an attempt left behind (clockwork)."""
         raise NotImplementedError
 
     def drop_effects(self, visit: Visit) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from graphflow.errors import NoRoute
 from graphflow.events import CancelRequested, Failure, RunEnded, RunStatus
 from graphflow.model.contract import Reason, Report
-from graphflow.model.ids import names, path_text
+from graphflow.model.ids import names, parse_path, path_text
 from graphflow.model.state import Message
 from graphflow.runtime.commands import CancelBody, EndRun
 from graphflow.runtime.core import Core
@@ -33,7 +33,7 @@ class Failures(Core):
         elif scope.out.failure == "collect":
             self.partial = True
             self.troubles.append(trouble.reason)
-            scope.failed[token.branch] = (str(getattr(token.at, "value", token.at)).strip("\0"), trouble)
+            scope.failed[token.branch] = (_blamed(token, scope, trouble), trouble)
             self.drop(token)
             self.settle_scope(scope)
         else:
@@ -58,9 +58,8 @@ class Failures(Core):
 
     def fail_frame(self, frame: Frame, trouble: Trouble) -> None:
         """Pass a failure outward from a frame, when what is left in it has been cancelled."""
-        if frame.closed:
-            return
-        self._empty(frame, lambda: self._failed(frame, trouble))
+        if not frame.closed and frame.closing is None:
+            self._empty(frame, lambda: self._failed(frame, trouble))
 
     def _failed(self, frame: Frame, trouble: Trouble) -> None:
         owner = frame.owner
@@ -92,7 +91,7 @@ class Failures(Core):
             self._frame_bound(token.frame, reason)
 
     def _frame_bound(self, frame: Frame, reason: Reason, *, overdue: bool = False) -> None:
-        if frame.closed:
+        if frame.closed or frame.closing is not None:
             return
         can_escalate = not frame.is_node and not frame.escalated and not overdue
         if can_escalate and frame.tables.escalate is not None:
@@ -131,7 +130,7 @@ class Failures(Core):
     def frame_overdue(self, frame: Frame, seconds: float) -> None:
         """End a nested graph whose seconds are over."""
         frame.deadline = None
-        if not frame.closed:
+        if not frame.closed and frame.closing is None:
             reason = self.refuse(frame.path, "seconds", seconds, f"more time for {frame.tables.graph.name!r}")
             self._frame_bound(frame, reason, overdue=True)
 
@@ -150,7 +149,7 @@ class Failures(Core):
         self.busy -= 1
         if frame in self.timed_frames:
             self.timed_frames.remove(frame)
-        if frame.closed:
+        if frame.closed or frame.closing is not None:
             return
         owner = frame.owner
         assert owner is not None  # noqa: S101 - a call has a caller
@@ -174,15 +173,14 @@ class Failures(Core):
     def proceed(self, closing: Closing) -> None:
         """Go on if nothing is awaited any more."""
         if closing.outstanding == 0:
-            visits, closing.visits = closing.visits, []
-            for visit in reversed(visits):
-                self._end_cancelled(visit, closing)
+            after, closing.after = closing.after, []
+            if not closing.open:
+                for close in after:
+                    close()
             closing.then()
 
-    def _end_cancelled(self, visit: Visit, closing: Closing) -> None:
-        if closing.open:
-            visit.standing = Standing.ENDED
-        elif visit.started:
+    def _end_cancelled(self, visit: Visit) -> None:
+        if visit.started:
             self.end_visit(visit, "cancelled")
         else:
             visit.standing = Standing.ENDED
@@ -194,7 +192,11 @@ class Failures(Core):
         closing = visit.closing
         assert closing is not None  # noqa: S101 - the caller looked
         visit.closing = None
-        self._end_cancelled(visit, closing)
+        visit.standing = Standing.ENDED
+        if closing.open:
+            closing.after.insert(0, lambda: self._end_cancelled(visit))  # it may yet become a cancellation
+        else:
+            self._end_cancelled(visit)
         closing.outstanding -= 1
         self.proceed(closing)
 
@@ -212,15 +214,12 @@ class Failures(Core):
             self._cancel_token(frame.token, closing)
 
     def _cancel_late(self, scope: Scope, closing: Closing) -> None:
-        self.cancel_scope(scope, closing)
-        then = closing.then
-
         def closed() -> None:
             scope.live.clear()
             self.scope_closed(scope)
-            then()
 
-        closing.then = closed
+        self.cancel_scope(scope, closing)
+        closing.after.append(closed)
 
     def cancel_scope(self, scope: Scope, closing: Closing) -> None:
         """Cancel every live branch of a scope, and the late scopes inside it."""
@@ -268,27 +267,16 @@ class Failures(Core):
                 self.questions.pop(visit.question, None)
             case Standing.NESTED | Standing.UNFUNDED:
                 pass  # nothing of it runs
-        closing.visits.append(visit)
+        visit.standing = Standing.ENDED  # nothing that was put off for it goes on
+        closing.after.append(lambda: self._end_cancelled(visit))
 
     def _cancel_child(self, frame: Frame, closing: Closing) -> None:
         self.cancel_frame(frame, closing)
-        then = closing.then
-
-        def closed() -> None:
-            self.close_frame(frame)
-            then()
-
-        closing.then = closed
+        closing.after.append(lambda: self.close_frame(frame))
 
     def _cancel_inner(self, scope: Scope, closing: Closing) -> None:
         self.cancel_scope(scope, closing)
-        then = closing.then
-
-        def closed() -> None:
-            self.scope_gone(scope)
-            then()
-
-        closing.then = closed
+        closing.after.append(lambda: self.scope_gone(scope))
 
     def _cancel_body(self, visit: Visit, closing: Closing) -> None:
         if visit.closing is None:
@@ -369,6 +357,15 @@ class Failures(Core):
                 spent[dimension] += count
                 total[dimension] += count
         return total
+
+
+def _blamed(token: Token, scope: Scope, trouble: Trouble) -> str:
+    """Return the name of the node of the token's own frame that a failure came from."""
+    depth = len(token.frame.path)
+    path = parse_path(trouble.reason.path)
+    if len(path) > depth:
+        return path[depth].name
+    return scope.path[-1].name if len(scope.path) > depth else "START"  # a bound of the edge out of the fork
 
 
 def _nothing() -> list[Amount]:

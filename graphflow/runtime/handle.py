@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import copy_context
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 from pydantic import TypeAdapter
 
 from graphflow.errors import InternalError, UsageError
-from graphflow.events import AnswerGiven, CancelRequested, Clock, Event, Fact, Journal, Record, RunStarted
-from graphflow.graphs.checks import require_runnable
+from graphflow.events import (
+    AnswerGiven,
+    Before,
+    CancelRequested,
+    Clock,
+    Event,
+    Fact,
+    Journal,
+    Listener,
+    Record,
+    RunStarted,
+)
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
@@ -26,8 +35,9 @@ from graphflow.model.outcome import NOTHING
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.ledger import budget_of
 from graphflow.runtime.result import Question, Result, Spending
-from graphflow.runtime.runner import Before, Listener, Runner
-from graphflow.runtime.tables import Standing
+
+if TYPE_CHECKING:
+    from graphflow.runtime.runner import Runner
 
 C = TypeVar("C", bound=Context)
 
@@ -171,7 +181,6 @@ class Run(Generic[C]):
         return tuple(
             Question(visit.question, path_text(visit.path), visit.asked, visit.schema)
             for _, visit in sorted(self._runner.fold.questions.items())
-            if visit.standing is Standing.PAUSED
         )
 
     def answer(self, question: str, value: Any) -> None:
@@ -224,6 +233,8 @@ def _host() -> _Host:
             trio.lowlevel.spawn_system_task(fn, context=copy_context())
 
         return spawn
+    import asyncio
+
     tasks: set[asyncio.Task[None]] = set()
 
     def create(fn: Callable[[], Awaitable[None]]) -> None:
@@ -264,6 +275,9 @@ def start(
     if not isinstance(context, graph.context):
         msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
         raise UsageError(msg)
+    from graphflow.graphs.checks import require_runnable
+    from graphflow.runtime.runner import Runner
+
     require_runnable(graph)
     first = RunStarted(
         run_id or new_run_id(), graph.name, "", context, _merged(graph.budget, budget), max_parallel,

@@ -7,14 +7,13 @@ Bodies return facts and never raise into a group, so that no ExceptionGroup aris
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
 import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextvars import copy_context
 from typing import Any
 
@@ -25,12 +24,14 @@ from anyio.abc import TaskGroup
 
 from graphflow.errors import BoundHit, InternalError, UsageError
 from graphflow.events import (
+    Before,
     CancelRequested,
     Clock,
     Event,
     Fact,
     HookAnswered,
     Journal,
+    Listener,
     ListenerFailed,
     NodeReturned,
     Record,
@@ -40,7 +41,7 @@ from graphflow.events import (
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
-from graphflow.model.state import Left, State
+from graphflow.model.state import Left
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.body import BLOCKED, Body, resumed
 from graphflow.runtime.commands import (
@@ -57,9 +58,6 @@ from graphflow.runtime.commands import (
     StartBody,
 )
 from graphflow.runtime.core import failure_of, left_now
-
-Before = Callable[[State[Any]], "Skip | Awaitable[Skip | None] | None"]
-Listener = Callable[[Event], None]
 
 TURNS = 64
 """How many bodies that never wait run before the loop gets a turn."""
@@ -433,7 +431,8 @@ class Runner:
                 self._hand_over(group)
                 outcome = await self._in_thread(body, command)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
-            self.errors[path] = error
+            if not isinstance(error, BoundHit):  # a bound is a result, never raised
+                self.errors[path] = error
             failure = failure_of(error, *_bound_of(error))
         except BaseException as error:
             if not isinstance(error, self._cancelled_class()) or self.crash is not None:
@@ -462,6 +461,8 @@ class Runner:
 
     @staticmethod
     def _cancelled_class() -> tuple[type[BaseException], ...]:
+        import asyncio
+
         return (anyio.get_cancelled_exc_class(), asyncio.CancelledError)
 
     async def _in_thread(self, body: Body, command: StartBody) -> Any:

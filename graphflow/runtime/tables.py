@@ -15,6 +15,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
+from graphflow.runtime.commands import Command
 from graphflow.runtime.ledger import Meter
 
 Inbox = tuple[Message, ...]
@@ -144,7 +145,9 @@ class Scope:
     declared: int
     live: dict[int, Token] = field(default_factory=dict[int, "Token"])
     arrived: dict[int, Token] = field(default_factory=dict[int, "Token"])
-    last: dict[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])  # of each branch that died, its last nodes
+    last: dict[int, tuple[str, ...]] = field(
+        default_factory=dict[int, tuple[str, ...]]
+    )  # of each branch that died, its last nodes
     failed: dict[int, tuple[str, Trouble]] = field(default_factory=dict[int, tuple[str, Trouble]])
     fired: bool = False
     closing: Closing | None = None
@@ -189,6 +192,8 @@ class Visit:
     frame: Frame | None = None
     inner_visits: dict[Any, int] | None = None  # kept over a nested graph's attempts, so that paths stay unique
     slot: bool = False  # whether it holds one of the run's slots
+    naps: set[int] | None = None  # the timers of its sleeps, this turn
+    due: list[Command] | None = None  # what its body may go on with once it holds a slot
     question: str = ""
     asked: str = ""
     schema: Any = None
@@ -206,11 +211,12 @@ class Closing:
     Attributes:
         then: what follows when the last body has ended.
         outstanding: how many bodies are awaited.
-        visits: suspended visits, ended inside-out when nothing is awaited any more.
-        open: whether visits stay open, for a resume.
+        after: ends the visits and closes the scopes and frames inside, inside-out; a wider cancellation that comes
+            meanwhile makes `then` void, not this.
+        open: whether visits, scopes and frames stay open, for a resume.
     """
 
     then: Callable[[], None]
     outstanding: int = 0
-    visits: list[Visit] = field(default_factory=list["Visit"])
+    after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     open: bool = False

@@ -183,6 +183,9 @@ class Visits(Core):
             visit.timer = None
         if visit.flying:
             self.drop_effects(visit)
+        if visit.naps:
+            self.drop_naps(visit)
+        visit.due = None
         if visit.closing is not None:
             self.body_gone(visit)
             return

@@ -191,12 +191,15 @@ class Walk(Core):
             trouble = self.combine(kept, scope.base, [token.updates or [] for token in tokens], place)
         if trouble is not None:
             kept.context, kept.updates = scope.base, []  # what is in conflict is written by nobody
-            self.fail_at(kept, place, trouble)
-            return
-        self.agenda.append(lambda: self._enter_if_alive(kept, place))
+        self.agenda.append(lambda: self._go_on_from(kept, place, trouble))
 
-    def _enter_if_alive(self, token: Token, place: str) -> None:
-        if alive(token) and token.edge is not None:
+    def _go_on_from(self, token: Token, place: str, trouble: Trouble | None) -> None:
+        """Enter the place where tokens were merged, unless they were in conflict."""
+        if not alive(token) or token.edge is None:
+            return
+        if trouble is not None:
+            self.fail_at(token, place, trouble)
+        else:
             self.enter_visit(token, place, token.edge, token.inbox)
 
     def _move_if_alive(self, token: Token, edge: Edge, inbox: Inbox) -> None:
@@ -441,11 +444,7 @@ class Walk(Core):
 
         scope.closing = closing = Closing(closed)
         self.cancel_scope(scope, closing)
-        if closing.outstanding == 0:
-            for visit in reversed(closing.visits):
-                self.end_visit(visit, "cancelled")
-            scope.live.clear()
-            scope.closing = None
+        self.proceed(closing)
 
     def _skip_join(self, scope: Scope, code: Code, text: str) -> None:
         self.scope_closed(scope)

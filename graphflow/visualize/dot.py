@@ -80,6 +80,8 @@ class _Writer:
     def __init__(self, drawing: Drawing, overlay: Overlay | None) -> None:
         self.drawing = drawing
         self.overlay = overlay
+        self.nodes = drawing.nodes_by_graph()
+        self.edges = drawing.edges_by_graph()
 
     def lines(self) -> Iterator[str]:
         yield _HEADER.rstrip()
@@ -107,17 +109,16 @@ class _Writer:
         yield f"{indent}subgraph cluster_{graph.id} {{"
         yield f"{indent}  graph [label=<{self._graph_label(graph)}> labelloc=t labeljust=l margin=14]"
         yield f'{indent}  graph [style="{style}" color="{line}" fillcolor="{ground}" penwidth={width}]'
-        for node in self.drawing.nodes_of(graph.id):
+        for node in self.nodes[graph.id]:
             yield f"{indent}  {self._node(node)}"
 
     def _close_graph(self, graph: DrawnGraph) -> Iterator[str]:
         """End a graph with its edges: edges that stand inside it keep their labels inside its border."""
         indent = "  " * (graph.depth + 1)
-        for edge in self.drawing.edges:
-            if edge.graph == graph.id:
-                yield f"{indent}  {self._edge(edge)}"
-                if edge.kind == "escalate":  # keeps it below the beginning of its graph
-                    yield f"{indent}  {graph.start} -> {edge.source} [style=invis]"
+        for edge in self.edges[graph.id]:
+            yield f"{indent}  {self._edge(edge)}"
+            if edge.kind == "escalate":  # keeps it below the beginning of its graph
+                yield f"{indent}  {graph.start} -> {edge.source} [style=invis]"
         yield f"{indent}}}"
 
     def _graph_label(self, graph: DrawnGraph) -> str:

@@ -138,9 +138,19 @@ class Drawing:
     edges: tuple[DrawnEdge, ...]
     problems: tuple[str, ...] = ()
 
-    def nodes_of(self, graph: str) -> tuple[DrawnNode, ...]:
-        """Return the nodes that stand directly in a graph."""
-        return tuple(node for node in self.nodes if node.graph == graph)
+    def nodes_by_graph(self) -> dict[str, list[DrawnNode]]:
+        """Return the nodes by the id of the graph that they stand in directly."""
+        found: dict[str, list[DrawnNode]] = {graph.id: [] for graph in self.graphs}
+        for node in self.nodes:
+            found[node.graph].append(node)
+        return found
+
+    def edges_by_graph(self) -> dict[str, list[DrawnEdge]]:
+        """Return the edges by the id of the graph that they belong to."""
+        found: dict[str, list[DrawnEdge]] = {graph.id: [] for graph in self.graphs}
+        for edge in self.edges:
+            found[edge.graph].append(edge)
+        return found
 
     def names(self) -> dict[tuple[str, str], str]:
         """Return the id of each node and graph by the id of the graph around it and its name there."""

@@ -100,12 +100,13 @@ class _Writer:
 
     def lines(self) -> Iterator[str]:
         yield "flowchart TB"
+        nodes = self.drawing.nodes_by_graph()
         around: list[DrawnGraph] = []
         for graph in self.drawing.graphs:
             while len(around) > graph.depth:
                 yield "  " * len(around) + "end"
                 around.pop()
-            yield from self._open_graph(graph)
+            yield from self._open_graph(graph, nodes[graph.id])
             around.append(graph)
         while around:
             yield "  " * len(around) + "end"
@@ -116,14 +117,14 @@ class _Writer:
             yield from self._legend()
             yield from self._colours()
 
-    def _open_graph(self, graph: DrawnGraph) -> Iterator[str]:
+    def _open_graph(self, graph: DrawnGraph, nodes: Iterable[DrawnNode]) -> Iterator[str]:
         indent = "  " * (graph.depth + 1)
         facts = graph.facts if self.dialect.decorated else ()
         lines = [*wrap(shown(graph.name), 40, 3), *flowed(facts, 52), *self._notes(graph.id, graph.problems)]
         if graph.parent is None and self.overlay is not None:
             lines += flowed(self.overlay.summary(), 52)
         yield f"{indent}subgraph {graph.id} [{self._label(lines, self.dialect.other_break)}]"
-        for node in self.drawing.nodes_of(graph.id):
+        for node in nodes:
             yield f"{indent}  {self._node(node)}"
 
     def _notes(self, id: str, problems: tuple[str, ...]) -> list[str]:

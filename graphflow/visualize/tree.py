@@ -29,7 +29,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, Segment
 from graphflow.visualize.overlay import report_status
 from graphflow.visualize.tally import Tally
-from graphflow.visualize.text import clip, count, plain, shown
+from graphflow.visualize.text import clip, count, plain, shown, visible
 
 MOST_SIBLINGS: Final = 12
 """More visits of one node side by side are shown as a count, with those that are not in order."""
@@ -108,9 +108,8 @@ def run_tree(events: Iterable[Event], *, ascii: bool = False, width: int = 100) 
 
 
 def _fitted(line: str, *, ascii: bool, width: int) -> str:
-    if not ascii:
-        return clip(line, width)
-    return clip(plain(line), width, "...")
+    safe = visible(line)  # names are escaped where they are cut; this holds for whatever else an event brings
+    return clip(plain(safe), width, "...") if ascii else clip(safe, width)
 
 
 class _Tree:

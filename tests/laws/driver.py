@@ -10,6 +10,9 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anyio import create_task_group
+from anyio.lowlevel import checkpoint
+
 from graphflow.errors import BoundHit, EffectKeyRequired
 from graphflow.events import (
     AnswerGiven,
@@ -31,6 +34,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import State
+from graphflow.nodes.function import Step
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.commands import (
     AskHook,
@@ -65,8 +69,8 @@ class Sleep:
 
 
 Asked: TypeAlias = tuple[Effect | Sleep, ...]
-Answers: TypeAlias = Mapping[str, RefuseEffect | None]
-"""What became of each request: None is good."""
+Answers: TypeAlias = Mapping[str, Exception | None]
+"""What became of each request: None is good, an exception is what a refused one raises in a node."""
 Play: TypeAlias = Generator[Asked, Answers, object]
 Author: TypeAlias = Callable[[StartBody], Play]
 """Gives the body of an attempt. It must be a pure function of state, turn and attempt."""
@@ -80,7 +84,7 @@ class Body:
     play: Play
     asked: dict[str, Effect | Sleep] = field(default_factory=dict[str, Effect | Sleep])
     flying: dict[str, Effect] = field(default_factory=dict[str, Effect])
-    answers: dict[str, RefuseEffect | None] = field(default_factory=dict[str, RefuseEffect | None])
+    answers: dict[str, Exception | None] = field(default_factory=dict[str, Exception | None])
     begun: bool = False
     cancelled: bool = False
 
@@ -206,7 +210,7 @@ class Driver:
         body = self.bodies[command.path]
         request = body.asked.pop(command.key)
         if isinstance(command, RefuseEffect):
-            body.answers[command.key] = command
+            body.answers[command.key] = _refusal(command)
         elif isinstance(request, Effect):
             body.flying[command.key] = request
         else:
@@ -291,18 +295,51 @@ class Driver:
         self.give(EffectFinished(command.path, command.turn, command.attempt, key, usage=effect.usage))
 
 
+def _refusal(command: RefuseEffect) -> Exception:
+    if command.bound == "key":
+        return EffectKeyRequired(path_text(command.path), command.key)
+    return BoundHit(command.bound, limit=command.limit, wanted=command.wanted, left=command.left)
+
+
 def refused(answers: Answers) -> None:
-    """Raise in a body what a refused request raises in a node's.
+    """Raise what a refused request raises in a node.
 
     Raises:
         BoundHit: if a bound refused it.
         EffectKeyRequired: if it had no key.
     """
     for answer in answers.values():
-        if answer is not None and answer.bound == "key":
-            raise EffectKeyRequired(path_text(answer.path), answer.key)
         if answer is not None:
-            raise BoundHit(answer.bound, limit=answer.limit, wanted=answer.wanted, left=answer.left)
+            raise answer
+
+
+async def performed(play: Play, step: Step) -> object:
+    """Do for real, in a node's body, what a play asks for; return its outcome."""
+    answers: dict[str, Exception | None] = {}
+
+    async def perform(request: Effect | Sleep) -> None:
+        try:
+            if isinstance(request, Sleep):
+                await step.sleep(request.seconds)
+            else:
+                key = None if request.key.isdigit() else request.key
+                usage = request.usage
+                used = None if usage is None else lambda _: usage
+                await step.effect(f"effect {request.key}", checkpoint, key=key, cost=request.cost, usage=used)
+            answers[request.key] = None
+        except (BoundHit, EffectKeyRequired) as error:
+            answers[request.key] = error
+
+    try:
+        asked = next(play)
+        while True:
+            answers.clear()
+            async with create_task_group() as tasks:
+                for request in asked:
+                    tasks.start_soon(perform, request)
+            asked = play.send(dict(answers))
+    except StopIteration as stop:
+        return stop.value
 
 
 def at_once(outcome: Callable[[State[Any]], object]) -> Author:

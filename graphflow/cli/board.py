@@ -1,0 +1,275 @@
+"""What a run looks like at a moment: a row for each node, whatever the number of its visits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from graphflow.events import (
+    Event,
+    NodeEnded,
+    NodeReentered,
+    NodeRetried,
+    NodeStarted,
+    Paused,
+    Refused,
+    RunEnded,
+    RunStarted,
+)
+from graphflow.model.budget import Budget
+from graphflow.model.ids import Path
+from graphflow.visualize.facts import budget_words
+from graphflow.visualize.tally import Tally
+from graphflow.visualize.text import shown
+
+Names: TypeAlias = tuple[str, ...]
+
+NAME: Final = 40
+
+GLYPHS: Final = {
+    "running": ("▸", ">"), "waiting": ("?", "?"), "failed": ("✗", "x"), "cancelled": ("⊘", "-"),
+    "refused": ("!", "!"), "completed": ("✓", "+"),
+}  # fmt: skip
+_BRANCHES: Final = {False: ("├─ ", "└─ ", "│  "), True: ("|- ", "`- ", "|  ")}
+
+_ROOT: Final[Names] = ()
+
+
+def names_of(path: Path) -> Names:
+    """Return the names of a path: what the visits of one node have in common."""
+    return tuple([segment.name for segment in path])
+
+
+def shown_names(names: Names) -> str:
+    """Write names as one line.
+
+    >>> shown_names(("director", "code", "lead"))
+    'director > code > lead'
+    """
+    return " > ".join(shown(name, NAME) for name in names)
+
+
+@dataclass(slots=True)
+class Row:
+    """A node: how many of its visits stand how.
+
+    Attributes:
+        names: the names of its path.
+        delegated: whether somebody delegates to it.
+        started: visits that began.
+        running, waiting, completed, failed, cancelled: visits that stand so.
+        retries, refused: how often that happened.
+    """
+
+    names: Names
+    delegated: bool = False
+    started: int = 0
+    running: int = 0
+    waiting: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    retries: int = 0
+    refused: int = 0
+
+    @property
+    def standing(self) -> str:
+        """How it stands as a whole, the most urgent first."""
+        for name in ("running", "waiting", "failed", "cancelled", "completed"):
+            if getattr(self, name):
+                return name
+        return "refused"
+
+    def words(self) -> Iterator[str]:
+        """Say what is more than one visit that went well."""
+        if self.started > 1:
+            yield f"{self.completed:,} of {self.started:,}"
+        for name in ("running", "waiting", "failed", "cancelled"):
+            number = getattr(self, name)
+            if number and (self.started > 1 or name != "running"):
+                yield f"{number:,} {name}" if self.started > 1 else name
+        if self.retries:
+            yield "1 retry" if self.retries == 1 else f"{self.retries:,} retries"
+        if self.refused:
+            yield f"{self.refused:,} refused"
+
+
+class Line(NamedTuple):
+    """A line of the tree: a row as text, and how it stands."""
+
+    text: str
+    standing: str
+
+
+@dataclass(slots=True)
+class Board:
+    """Folds the events of a run into rows; its size grows with the graph, not with the run.
+
+    Attributes:
+        graph: the name of the graph.
+        budget: what the run may spend.
+        at: active seconds at the last event.
+        over: whether the run goes on no more.
+        rows: by the names of their paths, in order of appearance.
+    """
+
+    graph: str = ""
+    budget: Budget = field(default_factory=Budget)
+    at: float = 0.0
+    over: bool = False
+    node_runs: int = 0
+    retries: int = 0
+    spent: Tally = field(default_factory=Tally)
+    rows: dict[Names, Row] = field(default_factory=dict[Names, Row])
+    _waiting: set[Path] = field(default_factory=set[Path])
+
+    def row(self, path: Path) -> Row:
+        """Return the row of a node; it is made when it is first heard of."""
+        names = names_of(path)
+        found = self.rows.get(names)
+        if found is None:
+            for length in range(1, len(names)):  # a row hangs below another, also if no event spoke of that
+                self.rows.setdefault(names[:length], Row(names[:length]))
+            found = self.rows[names] = Row(names, path[-1].call is not None)
+        return found
+
+    def fold(self, event: Event) -> None:
+        """Take one event."""
+        self.at = max(self.at, event.at)
+        body = event.body
+        self.spent.add(body)
+        match body:
+            case RunStarted():
+                self.graph, self.budget = body.graph, body.budget
+            case RunEnded():
+                self.over = body.status != "waiting"
+            case NodeStarted():
+                self.node_runs += 1
+                row = self.row(body.path)
+                row.started += 1
+                row.running += 1
+            case NodeRetried():
+                self.node_runs += 1
+                self.retries += 1
+                self.row(body.path).retries += 1
+            case Paused():
+                self._pause(body.path)
+            case NodeReentered():
+                self._go_on(body.path)
+            case NodeEnded():
+                self._go_on(body.path)
+                self._end(self.row(body.path), body.status)
+            case Refused() if body.path:
+                self.row(body.path).refused += 1
+            case _:
+                pass
+
+    def _pause(self, path: Path) -> None:
+        row = self.row(path)
+        self._waiting.add(path)
+        row.running -= 1
+        row.waiting += 1
+
+    def _go_on(self, path: Path) -> None:
+        if path in self._waiting:
+            self._waiting.discard(path)
+            row = self.row(path)
+            row.waiting -= 1
+            row.running += 1
+
+    @staticmethod
+    def _end(row: Row, status: str) -> None:
+        row.running -= 1
+        match status:
+            case "completed":
+                row.completed += 1
+            case "cancelled":
+                row.cancelled += 1
+            case _:
+                row.failed += 1
+
+    # --- as text ---
+
+    def spending(self, seconds: float | None = None) -> str:
+        """Say what was spent, against the budget where there is one.
+
+        >>> Board(budget=Budget(node_runs=4000), node_runs=34).spending(1.25)
+        '34 of 4,000 node runs · 1.2 s'
+        """
+        return " · ".join(self._amounts(self.at if seconds is None else seconds))
+
+    def _amounts(self, seconds: float) -> Iterator[str]:
+        budget, spent = self.budget, self.spent
+        counts = (
+            (self.node_runs, budget.node_runs, "node run"),
+            (spent.model_calls, budget.model_calls, "model call"),
+            (spent.tool_calls, budget.tool_calls, "tool call"),
+            (self.retries, budget.retries, "retry"),
+            (spent.tokens, budget.tokens, "token"),
+        )
+        for amount, limit, noun in counts:
+            if amount or limit is not None:
+                most = amount if limit is None else limit
+                yield f"{amount:,}{_of(limit, ',')} {noun if most == 1 else plural(noun)}"
+        if spent.usd or budget.usd is not None:
+            yield f"${spent.usd.normalize():f}{_of(budget.usd, '', '$')}"
+        yield f"{seconds:.1f}{_of(budget.seconds, 'g')} s"
+
+    def bounds(self) -> str:
+        """Say the budget, or that there is none."""
+        return " · ".join(budget_words(self.budget)) or "no budget"
+
+    def lines(self, most: int, *, ascii: bool = False) -> list[Line]:
+        """Draw the rows as a tree of at most `most` lines: who works for whom.
+
+        Where there are more rows, those that run or went wrong are kept, with all that stand above them.
+        """
+        rows = list(self.rows.values())
+        kept = {row.names for row in rows} if len(rows) <= most else _urgent(rows, most - 1)
+        below: dict[Names, list[Row]] = {}
+        for row in rows:
+            if row.names in kept:
+                below.setdefault(row.names[:-1], []).append(row)
+        lines = list(_tree(below, ascii=ascii))
+        hidden = len(rows) - len(kept)
+        if hidden:
+            lines.append(Line(f"and {hidden:,} more", "hidden"))
+        return lines
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun.
+
+    >>> plural("retry"), plural("node run")
+    ('retries', 'node runs')
+    """
+    return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+
+
+def _of(limit: object, form: str, sign: str = "") -> str:
+    return "" if limit is None else f" of {sign}{limit:{form}}"
+
+
+def _urgent(rows: list[Row], most: int) -> set[Names]:
+    order = ("running", "waiting", "failed", "refused", "cancelled", "completed")
+    kept: set[Names] = set()
+    for row in sorted(rows, key=lambda row: order.index(row.standing)):
+        wanted = {row.names[:length] for length in range(1, len(row.names) + 1)}
+        if len(kept | wanted) <= most:
+            kept |= wanted
+    return kept
+
+
+def _tree(below: dict[Names, list[Row]], *, ascii: bool) -> Iterator[Line]:
+    """Yield the lines of a tree; without recursion, because a path has any length."""
+    middle, last, bar = _BRANCHES[ascii]
+    todo = [("", row, index == 0) for index, row in enumerate(reversed(below.get(_ROOT, [])))]
+    while todo:
+        indent, row, is_last = todo.pop()
+        glyph = GLYPHS[row.standing][ascii]
+        words = (" - " if ascii else " · ").join(row.words())
+        text = f"{indent}{last if is_last else middle}{glyph} {shown(row.names[-1], NAME)}"
+        yield Line(f"{text}  {words}" if words else text, row.standing)
+        inner = indent + ("   " if is_last else bar)
+        todo += [(inner, found, index == 0) for index, found in enumerate(reversed(below.get(row.names, [])))]

@@ -1,0 +1,120 @@
+"""Errors as a few lines for the person who can do something about them: no traceback of ours."""
+
+from __future__ import annotations
+
+import contextlib
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, cast
+
+from graphflow.errors import DefinitionError, GraphflowError, GraphProblems, MissingExtra, UsageError
+
+FAILED: Final = 1
+BAD_USE: Final = 2
+INTERRUPTED: Final = 130
+
+MOST_FRAMES: Final = 12
+"""More frames of one error are not shown; the last ones are."""
+
+MOST_INNER: Final = 5
+"""How many errors of a group are told."""
+
+_OURS: Final = str(Path(__file__).parent.parent)
+_LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class BadUse(Exception):
+    """What stands on the command line cannot be done; the message is for the person who wrote it."""
+
+
+def text_of(error: BaseException) -> str:
+    """Return the message of an error, whatever its class does to make it.
+
+    >>> text_of(ValueError("too small"))
+    'too small'
+    """
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
+        return f"(its text could not be made: {type(broken).__name__})"
+
+
+def described(error: BaseException) -> str:
+    """Say type and text of an error; of a group, those of its members too.
+
+    >>> described(ValueError("too small"))
+    'ValueError: too small'
+    """
+    text = text_of(error)
+    line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        inner = [described(found) for found in members[:MOST_INNER]]
+        line += "".join(f"\n  {found}".replace("\n", "\n  ") for found in inner)
+    return line
+
+
+def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error that lie in the user's own files, the outermost first."""
+    try:
+        found = list(traceback.extract_tb(error.__traceback__))
+    except Exception:  # noqa: BLE001 - a file that vanished or is no text: the error itself matters more
+        return []
+    outside = [frame for frame in found if not frame.filename.startswith((_OURS, "<frozen "))]
+    own = [frame for frame in outside if not frame.filename.startswith(_LIBRARIES)]
+    return own or outside
+
+
+def frame_lines(error: BaseException) -> Iterator[str]:
+    """Show where an error was raised in the user's files, and what it was raised from."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        if current is not error:
+            yield f"  from {described(current)}"
+        for frame in users_frames(current)[-MOST_FRAMES:]:
+            yield f"  {place(frame.filename, frame.lineno)} in {frame.name}: {frame.line or '(no source)'}"
+        current = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+
+
+def place(file: str, line: int | None) -> str:
+    """Write a place in a file, short where it lies below the folder one stands in."""
+    path = Path(file)
+    with contextlib.suppress(OSError, ValueError):
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{line}" if line is not None else str(path)
+
+
+def reading(error: OSError) -> str:
+    """Say why a file cannot be used, in words."""
+    return error.strerror or type(error).__name__
+
+
+def explained(error: BaseException) -> tuple[int, str]:
+    """Return the exit code for an error that ends a command, and what to say.
+
+    >>> explained(BadUse("no such file: 'team.py'."))
+    (2, "no such file: 'team.py'.")
+    """
+    match error:
+        case GraphProblems():
+            return BAD_USE, f"{text_of(error)}\nNothing has run. `graphflow check` tells more."
+        case BadUse() | DefinitionError() | UsageError() | MissingExtra():
+            return BAD_USE, text_of(error)
+        case KeyboardInterrupt():
+            return INTERRUPTED, "cancelled."
+        case GraphflowError():
+            return FAILED, text_of(error)
+        case SystemExit():
+            return FAILED, f"the user's code wanted to leave Python: {described(error)}"
+        case _:
+            own = users_frames(error)
+            if own and not own[-1].filename.startswith(_LIBRARIES):
+                return FAILED, "\n".join([described(error), *frame_lines(error)])
+            last = traceback.extract_tb(error.__traceback__)[-1:]
+            where = "".join(f" at {Path(frame.filename).name}:{frame.lineno}" for frame in last)
+            bug = "This is a bug in graphflow: please report it with your graph."
+            return FAILED, f"{described(error)}{where}. {bug}"

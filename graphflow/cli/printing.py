@@ -1,0 +1,115 @@
+"""Writing to streams that may be closed, full, of a narrow encoding, or a terminal that obeys control characters."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import sys
+from typing import Final, TextIO
+
+from graphflow.visualize.text import visible
+
+_KEPT: Final = re.compile(r"([\n\t])")
+
+BOXES: Final = "├─└│✓▸·…▶"
+"""What drawings in the terminal are made of."""
+
+
+def safe(text: str) -> str:
+    r"""Show control characters as escapes, but for line ends and tabs: a terminal would obey them.
+
+    >>> print(safe("two\nlines, \x1b[2J and a bell \a"))
+    two
+    lines, \x1b[2J and a bell \x07
+    """
+    parts = _KEPT.split(text.replace("\r\n", "\n"))
+    return "".join(part if part in {"\n", "\t"} else visible(part) for part in parts)
+
+
+class Stream:
+    """One of the two streams of the process. Writing to it never raises.
+
+    A reader that went away is no trouble: what comes later is dropped in silence. Any other error is kept.
+
+    Attributes:
+        terminal: whether a person reads it.
+        trouble: why something could not be written, or None.
+    """
+
+    def __init__(self, file: TextIO | None) -> None:
+        """Take a stream; None is one that the process was started without."""
+        self._file = file
+        self.trouble: OSError | None = None
+        self.terminal = file is not None and not file.closed and file.isatty()
+        if isinstance(file, io.TextIOWrapper):
+            file.reconfigure(errors="backslashreplace")  # a name that cannot be encoded must not end a run
+
+    @property
+    def file(self) -> TextIO | None:
+        """Where it writes to, None if that is nowhere."""
+        return self._file
+
+    @property
+    def width(self) -> int:
+        """How many columns there are; many where nobody counts them."""
+        return shutil.get_terminal_size().columns if self.terminal else 200
+
+    @property
+    def ascii(self) -> bool:
+        """Whether lines and boxes cannot be written."""
+        encoding = getattr(self._file, "encoding", None) or "ascii"
+        try:
+            BOXES.encode(encoding)
+        except (LookupError, UnicodeEncodeError):
+            return True
+        return False
+
+    def write(self, text: str) -> None:
+        """Write a text and flush; on a terminal with its control characters escaped."""
+        if self._file is None:
+            return
+        try:
+            self._file.write(safe(text) if self.terminal else text)
+            self._file.flush()
+        except BrokenPipeError:
+            self._give_up()
+        except OSError as error:
+            self.trouble = error
+            self._give_up()
+        except ValueError:  # somebody closed the file
+            self._file = None
+
+    def line(self, text: str = "") -> None:
+        """Write a text that ends a line."""
+        self.write(text if text.endswith("\n") else text + "\n")
+
+    def _give_up(self) -> None:
+        """Let what is still buffered go nowhere, or Python would complain about it at its exit."""
+        file, self._file = self._file, None
+        try:
+            number = file.fileno() if file is not None else -1
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+        except OSError:  # io.UnsupportedOperation among them: a file of a test
+            return
+        os.dup2(nowhere, number)
+        os.close(nowhere)
+
+
+class Screen:
+    """What a command prints on: its result on `out`, all else on `err`.
+
+    Attributes:
+        out: the standard output.
+        err: the standard error; what is written there is always escaped.
+    """
+
+    def __init__(self) -> None:
+        """Take the streams of the process as they are now."""
+        self.out = Stream(sys.stdout)
+        self.err = Stream(sys.stderr)
+
+    def say(self, text: str) -> None:
+        """Tell a person something, beside the result."""
+        self.err.line(safe(text))

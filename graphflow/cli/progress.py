@@ -1,0 +1,291 @@
+"""Live progress of a run on stderr: lines where they are stored, a tree that is redrawn on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from graphflow.cli.board import Board, Names, names_of, shown_names
+from graphflow.cli.printing import Screen
+from graphflow.cli.results import because
+from graphflow.events import (
+    Emitted,
+    Event,
+    ListenerFailed,
+    NodeEnded,
+    NodeRetried,
+    NodeSkipped,
+    NodeStarted,
+    Paused,
+    Refused,
+    RunStarted,
+    ScopeOpened,
+    Warned,
+)
+from graphflow.model.ids import Path, path_text
+from graphflow.visualize.text import plain, shown
+
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.text import Text
+
+TEXT: Final = 160
+
+MOST_VISITS: Final = 3
+"""More lines of one kind about one node are left out: a loop would fill the page."""
+
+EVERY: Final = 2.0
+"""Seconds after which spending is told again."""
+
+_STYLES: Final = {
+    "running": "cyan", "waiting": "magenta", "failed": "red", "refused": "yellow", "cancelled": "dim",
+    "completed": "green", "hidden": "dim",
+}  # fmt: skip
+
+
+class Progress(Protocol):
+    """Shows how far a run is.
+
+    Attributes:
+        board: what it knows of the run.
+        tells_spending: whether its last words are what the run spent.
+    """
+
+    board: Board
+    tells_spending: bool
+
+    def __call__(self, event: Event) -> None:
+        """Take one event of the run."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something beside the progress."""
+        ...
+
+    def refresh(self) -> None:
+        """Show the present moment, if that is not done at each event."""
+        ...
+
+    def pause(self) -> None:
+        """Leave the terminal to somebody else, until the next event; called again at the end."""
+        ...
+
+
+def progress_on(screen: Screen, *, quiet: bool) -> Progress:
+    """Choose how to show progress."""
+    if quiet:
+        return Silence()
+    if screen.err.terminal and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}:
+        return Tree(screen)
+    return Lines(screen)
+
+
+class Silence:
+    """Shows nothing, and still knows what was spent."""
+
+    def __init__(self) -> None:
+        """Begin with an empty board."""
+        self.board = Board()
+        self.tells_spending = False
+
+    def __call__(self, event: Event) -> None:
+        """Take one event of the run."""
+        self.board.fold(event)
+
+    def note(self, text: str) -> None:
+        """Do nothing."""
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
+    def pause(self) -> None:
+        """Do nothing."""
+
+
+class Lines(Silence):
+    """Writes a line for what a person would want to hear of; what recurs is told a few times."""
+
+    def __init__(self, screen: Screen) -> None:
+        """Write to the stderr of a screen."""
+        super().__init__()
+        self._screen = screen
+        self._ascii = screen.err.ascii
+        self._told: Counter[tuple[str, Names]] = Counter()
+        self._last = time.monotonic()
+
+    def __call__(self, event: Event) -> None:
+        """Take one event, and write its line if it has one."""
+        super().__call__(event)
+        found = line_of(event)
+        if found is not None:
+            kind, text = found
+            key = (kind, names_of(event.path))
+            self._told[key] += 1
+            if kind == "reported":
+                text += f"  ({self.board.spending()})"
+            if self._told[key] <= MOST_VISITS:
+                self._say(text)
+            elif self._told[key] == MOST_VISITS + 1:
+                self._say(f"{text} (more of this kind is not told)")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Tell the spending if that is due."""
+        if not self.board.over and time.monotonic() - self._last >= EVERY:
+            running = sum(row.running for row in self.board.rows.values())
+            self._say(f"... {self.board.spending()} · {running:,} running")
+
+    def note(self, text: str) -> None:
+        """Write a line."""
+        self._say(text)
+
+    def _say(self, text: str) -> None:
+        self._last = time.monotonic()
+        self._screen.say(plain(text) if self._ascii else text)
+
+
+def line_of(event: Event) -> tuple[str, str] | None:
+    """Return what a person would want to hear of an event, with its kind; None for most events."""
+    body, path = event.body, event.path
+    who = shown_names(names_of(path))
+    match body:
+        case RunStarted():
+            board = Board(budget=body.budget)
+            return "run", f"{shown(body.graph, TEXT)}: started, {board.bounds()}"
+        case NodeStarted() if not path[-1].lanes:
+            return _started(body.edge.kind, path)
+        case ScopeOpened() if body.branches:
+            join = f", to meet at {shown(body.join, TEXT)}" if body.join is not None else ""
+            return "scope", f"{f'{who}: ' if who else ''}{body.branches:,} branches{join}"
+        case NodeEnded(status="completed") if path[-1].call is not None:
+            return "reported", f"{who} reports to {shown(path[-2].name, TEXT)}"
+        case NodeEnded(status="failed" | "timed_out"):
+            return "failed", f"{who} {body.status.replace('_', ' ')}: {_why(because(body.reason, at=path_text(path)))}"
+        case NodeRetried():
+            return "retried", f"{who} is tried again: {_why(because(body.reason, at=path_text(path)))}"
+        case NodeSkipped() if body.reason.code not in {"not_taken", "all_dead"}:
+            return "skipped", f"{who} is skipped: {_why(body.reason.text)}"
+        case Refused():
+            limit = f" (limit {body.limit:g})" if body.limit is not None else ""
+            return "refused", f"{who or 'the run'} is refused by {body.bound}{limit}: {_why(body.wanted)}"
+        case Paused():
+            return "paused", f"{who} asks: {_why(body.text)}"
+        case Warned():
+            return "warned", f"{who}: {body.warning.replace('_', ' ')}: {_why(body.text)}"
+        case Emitted():
+            return "emitted", f"{who} says: {_why(_said(body.value))}"
+        case ListenerFailed():
+            return "listener", f"a listener failed: {_why(body.text)}"
+        case _:
+            return None
+
+
+def _started(kind: str, path: Path) -> tuple[str, str]:
+    *above, name = (shown(segment.name, TEXT) for segment in path)
+    around = shown_names(names_of(path[:-1]))
+    if kind == "delegate":
+        return "started", f"{around} asks {name}"
+    inside = f"{around} > " if above else ""
+    via = {"handoff": " takes over", "error": " handles a failure", "escalate": " decides at a bound"}
+    return "started", f"{inside}{name}{via.get(kind, ' starts')}"
+
+
+def _said(value: object) -> str:
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001 - a user's __str__ may do anything
+        return f"<{type(value).__name__}>"
+
+
+def _why(text: str) -> str:
+    return shown(text, TEXT)
+
+
+class Tree(Silence):
+    """Redraws a tree of who works for whom, with the spending below it."""
+
+    def __init__(self, screen: Screen) -> None:
+        """Draw on the stderr of a screen.
+
+        Raises:
+            MissingExtra: if the extra `cli` is not installed.
+        """
+        super().__init__()
+        from rich.console import Console
+
+        self.tells_spending = True
+        self._ascii = screen.err.ascii
+        self._console = Console(file=screen.err.file, highlight=False, markup=False, emoji=False)
+        self._live: Live | None = None
+        self._began = time.monotonic()
+        self._resting = 0.0
+        self._stopped_at: float | None = None
+
+    def __call__(self, event: Event) -> None:
+        """Take one event; it is seen at the next refresh."""
+        super().__call__(event)
+        if isinstance(event.body, Emitted | Warned | ListenerFailed):
+            found = line_of(event)
+            if found is not None:
+                self.note(found[1])
+
+    def note(self, text: str) -> None:
+        """Write a line above the tree."""
+        with contextlib.suppress(OSError):
+            self._console.print(self._text(text, "dim"))
+
+    def refresh(self) -> None:
+        """Draw the present moment."""
+        try:
+            if self._live is None:
+                self._start()
+            if self._live is not None:
+                self._live.update(self._drawing(shutil.get_terminal_size().lines - 3), refresh=True)
+        except OSError:  # the terminal went away; the run goes on
+            self._live = None
+
+    def _start(self) -> None:
+        from rich.live import Live
+
+        if self._stopped_at is not None:
+            self._resting += time.monotonic() - self._stopped_at
+            self._stopped_at = None
+        # Redrawn by us alone: a thread of its own would read the board while it changes.
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def pause(self) -> None:
+        """Take the drawing away and leave its last state as plain lines."""
+        live, self._live = self._live, None
+        if live is None:
+            return
+        self._stopped_at = time.monotonic()
+        try:
+            live.stop()
+            self._console.print(self._drawing(MOST_KEPT))
+        except OSError:
+            pass
+
+    def _drawing(self, most: int) -> Text:
+        seconds = self.board.at
+        if self._stopped_at is None:
+            seconds = max(seconds, time.monotonic() - self._began - self._resting)
+        lines = [self._text(shown(self.board.graph, TEXT), "bold")]
+        lines += [
+            self._text(line.text, _STYLES[line.standing]) for line in self.board.lines(max(most, 3), ascii=self._ascii)
+        ]
+        lines.append(self._text(self.board.spending(seconds), "bold"))
+        return self._text("\n").join(lines)
+
+    def _text(self, text: str, style: str = "") -> Text:
+        from rich.text import Text
+
+        return Text(plain(text) if self._ascii else text, style, no_wrap=True, overflow="ellipsis")
+
+
+MOST_KEPT: Final = 60
+"""How many lines of a run stay on the terminal."""

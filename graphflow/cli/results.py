@@ -1,0 +1,175 @@
+"""A result as text for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
+
+import pydantic_core
+from pydantic import TypeAdapter
+
+from graphflow.model.budget import ADDITIVE, Budget
+from graphflow.model.context import Context
+from graphflow.model.contract import Reason, Report
+from graphflow.runtime.result import Question, Result
+
+EXIT_CODES: Final = {
+    "completed": 0, "partial": 1, "failed": 1, "exhausted": 3, "waiting": 4, "cancelled": 130,
+}  # fmt: skip
+"""The exit code for each way in which a run can end."""
+
+MOST_FAILURES: Final = 10
+
+
+def jsonable(value: object) -> Any:
+    """Return a value as plain JSON data; what has no such form is shown as text.
+
+    >>> jsonable({"a": (1, Decimal("0.10")), "b": float("inf")})
+    {'a': [1, '0.10'], 'b': 'Infinity'}
+    """
+    try:
+        return pydantic_core.to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings")
+    except Exception:  # noqa: BLE001 - bytes, cycles, a serializer that raises: the rest of a result still counts
+        try:
+            return repr(value)
+        except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
+            return f"<{type(value).__name__}>"
+
+
+def to_json(data: object) -> str:
+    """Write data as JSON text in ASCII, whatever it is."""
+    return json.dumps(data, ensure_ascii=True, indent=2, default=repr)
+
+
+def result_data(result: Result[Any]) -> dict[str, Any]:
+    """Return a result as JSON data."""
+    spent = result.spent
+    return {
+        "status": result.status,
+        "output": jsonable(result.output),
+        "report": jsonable(result.report),
+        "reason": jsonable(result.reason),
+        "questions": [
+            {"id": asked.id, "path": asked.path, "text": asked.text, "schema": _schema(asked)}
+            for asked in result.questions
+        ],
+        "failures": [jsonable(reason) for reason in result.failures],
+        "spent": {
+            **_amounts(spent.total),
+            "by_node": {name: _amounts(budget) for name, budget in spent.by_node.items()},
+            "by_edge": {name: _amounts(budget) for name, budget in spent.by_edge.items()},
+        },
+        "run_id": result.run_id,
+        "context": jsonable(result.context),
+    }
+
+
+def _amounts(budget: Budget) -> dict[str, Any]:
+    found = {name: getattr(budget, name) for name in ADDITIVE}
+    return {name: str(n) if isinstance(n, Decimal) else n for name, n in found.items() if n is not None}
+
+
+def _schema(question: Question) -> Any:
+    if question.schema is None:
+        return None
+    try:
+        return jsonable(TypeAdapter(question.schema).json_schema())
+    except Exception:  # noqa: BLE001 - not every type has one
+        return str(question.schema)
+
+
+def result_text(result: Result[Any]) -> str:
+    """Return what a run gave, as text; where it gave no output, the context that it ended with."""
+    match result.output:
+        case None if result.status in {"completed", "partial"}:
+            return as_text(result.context)
+        case None:
+            return ""
+        case output:
+            return as_text(output)
+
+
+def as_text(value: object) -> str:
+    """Show an output: a text as it is, a report by its parts, anything else as JSON.
+
+    >>> print(as_text(Report(finding="paid twice", evidence=("INV-311",))))
+    paid twice
+    evidence: INV-311
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Report):
+        return "\n".join(_report_lines(value))
+    if isinstance(value, Context) and not type(value).model_fields:
+        return ""
+    return to_json(jsonable(value))
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    if report.finding:
+        yield report.finding
+    if report.status != "done":
+        yield f"{report.status}: {because(report.reason)}"
+    if report.action_needed is not None:
+        yield f"action needed: {report.action_needed}"
+    if report.evidence:
+        yield f"evidence: {', '.join(report.evidence)}"
+    own = {name: getattr(report, name) for name in type(report).model_fields if name not in Report.model_fields}
+    if own:
+        yield to_json(jsonable(own))
+
+
+def because(reason: Reason | None, *, at: str = "") -> str:
+    """Say why: where (if that is not `at`), which error or bound, and its text.
+
+    >>> because(Reason(code="failed", text="too small", path="a/b", error_type="ValueError"))
+    'a/b: ValueError: too small'
+    """
+    if reason is None:
+        return "no reason is known"
+    where = "" if reason.path == at else reason.path
+    kind = reason.error_type.rpartition(".")[2] or reason.code
+    limit = f" (limit {reason.limit:g})" if reason.limit is not None else ""
+    return ": ".join(part for part in (where, kind, reason.text) if part) + limit
+
+
+def ending(result: Result[Any]) -> Iterator[str]:
+    """Say how a run ended if it is not completed, a line for each thing that went wrong."""
+    match result.status:
+        case "completed":
+            return
+        case "partial":
+            count = len(result.failures)
+            yield f"partial: {f'{count:,} failures' if count != 1 else '1 failure'} on the way"
+            yield from (f"  {because(reason)}" for reason in result.failures[:MOST_FAILURES])
+            if count > MOST_FAILURES:
+                yield f"  and {count - MOST_FAILURES:,} more"
+        case "waiting":
+            count = len(result.questions)
+            yield f"waiting for {f'{count:,} answers' if count != 1 else 'an answer'}"
+        case "cancelled" if result.reason is not None:
+            yield result.reason.text
+        case _:
+            yield f"{result.status}: {because(result.reason)}"
+
+
+def question_lines(questions: tuple[Question, ...]) -> Iterator[str]:
+    """Show what a run asks, so that an answer can be written."""
+    for asked in questions:
+        first, *rest = asked.text.splitlines() or [""]
+        yield f"{asked.id}: {first}{answer_form(asked.schema)}"
+        yield from (f"  {line}" for line in rest)
+
+
+def answer_form(schema: Any) -> str:
+    """Say which type an answer must have.
+
+    >>> answer_form(int), answer_form(None)
+    (' (int)', '')
+    """
+    if schema is None:
+        return ""
+    name = schema.__name__ if isinstance(schema, type) else str(schema).replace("typing.", "")
+    return f" ({name})"

@@ -1,0 +1,330 @@
+"""The structure of a graph as plain JSON data, and its fingerprint.
+
+The data are in a canonical order: that of names and positions, never that of statements, sets or memory. Two graphs
+have one fingerprint if nothing that gives them their meaning differs, the code of their functions included.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import inspect
+import json
+import math
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from pydantic import BaseModel, PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from typing_extensions import TypeAliasType
+
+from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import as_graph, nested_graphs
+from graphflow.model.context import Context, reducer_of
+from graphflow.nodes.base import Node
+from graphflow.nodes.edges import (
+    Branch,
+    ChooseStatement,
+    DelegateStatement,
+    ErrorStatement,
+    ForkStatement,
+    HandoffStatement,
+    MapStatement,
+    NextStatement,
+    Statement,
+    Terminal,
+)
+from graphflow.nodes.function import FunctionNode
+
+Data = dict[str, Any]
+
+_OWN_FIELDS: Final = frozenset({"name", "statements", "context", "escalate"})
+"""Fields of a graph that have a place of their own in its structure."""
+
+_DATA: Final = (bool, int, float, str, bytes, Decimal)
+
+_SAID_ONLY: Final = frozenset({"description"})
+"""Fields that a fingerprint leaves out: they change no decision of a run."""
+
+
+def structure(graph: Graph[Any]) -> Data:
+    """Return all that defines a graph as plain JSON data, in a canonical order.
+
+    The order of statements makes no difference; the order inside a statement is in the positions of its edges. START as
+    a source and END as a target are None.
+
+    >>> class Case(Context):
+    ...     question: str
+    >>> from graphflow.nodes.base import END, START
+    >>> from graphflow.nodes.join import Join
+    >>> both = Join("both")
+    >>> [edge["target"] for edge in structure(Graph("g", START >> both >> END, context=Case))["edges"]]
+    ['both', None]
+    """
+    known: dict[int, Any] = {}
+    for inner in nested_graphs(graph):
+        known[id(inner)] = _structure(inner, known, said=True)
+    found: Data = known[id(graph)]
+    return found
+
+
+def fingerprint(graph: Graph[Any]) -> str:
+    """Return a digest of all that gives a graph its meaning.
+
+    It is the same in every process and for every order of statements. A function counts by its source, or by `version=`
+    where its node has one.
+    """
+    known: dict[int, Any] = {}
+    for inner in nested_graphs(graph):
+        known[id(inner)] = _digest(_structure(inner, known, said=False))
+    found: str = known[id(graph)]
+    return found
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha256(_written(data).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _written(data: object) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def _structure(graph: Graph[Any], known: Mapping[int, Any], *, said: bool) -> Data:
+    nodes = {node.name: node for node in sorted(graph.mentioned(), key=lambda node: node.name)}
+    edges = [edge for statement in graph.statements for edge in _edges(statement)]
+    edges += [{"source": edge[0], "kind": "escalate", "target": edge[1], "position": 0} for edge in _escalates(graph)]
+    own = {field.name for field in dataclasses.fields(graph)} - _OWN_FIELDS - (set[str]() if said else _SAID_ONLY)
+    return {
+        "name": graph.name,
+        "kind": graph.kind,
+        **{name: plain(getattr(graph, name)) for name in sorted(own)},
+        "context": _context(graph.context),
+        "nodes": [_node(node, known, said=said) for node in nodes.values()],
+        "edges": sorted(edges, key=_place),
+    }
+
+
+def _escalates(graph: Graph[Any]) -> list[tuple[None, str]]:
+    return [] if graph.escalate is None else [(None, graph.escalate.name)]
+
+
+def _place(edge: Data) -> tuple[str, str, int, str]:
+    # By source first; what two statements of one source would leave open is settled by the whole text.
+    return (edge["source"] or "", edge["kind"], edge["position"], _written(edge))
+
+
+def _node(node: Node[Any], known: Mapping[int, Any], *, said: bool) -> Data:
+    found: Data = {"name": node.name, "kind": node.kind}
+    if as_graph(node) is not None:
+        # The bounds that it has as a node stand in its own structure, under its own name.
+        return {**found, "graph": known[id(node)]}
+    for field in sorted(field.name for field in dataclasses.fields(node)):
+        if field != "name" and (said or field not in _SAID_ONLY):
+            found[field] = plain(getattr(node, field))
+    if isinstance(node, FunctionNode) and node.version is not None:
+        found["fn"] = {"version": node.version}
+    return found
+
+
+def _edges(statement: Statement) -> Iterable[Data]:
+    source = _end(statement.source)
+    match statement:
+        case NextStatement():
+            yield {"source": source, "kind": "next", "target": _end(statement.target), "position": 0}
+        case ForkStatement():
+            for position, branch in enumerate(statement.fork.branches):
+                yield {**_branch(source, "fork", branch, position), "failure": statement.fork.failure}
+        case ChooseStatement():
+            for position, case in enumerate(statement.cases):
+                yield _branch(source, "choose", case, position)
+            if statement.default is not None:
+                position, target = len(statement.cases), _end(statement.default)
+                yield {"source": source, "kind": "choose", "target": target, "position": position, "default": True}
+        case MapStatement():
+            more = {"over": plain(statement.over), "join": _end(statement.join), "max_items": statement.max_items}
+            target = _end(statement.lane)
+            yield {
+                "source": source,
+                "kind": "map",
+                "target": target,
+                "position": 0,
+                **more,
+                "failure": statement.failure,
+            }
+        case DelegateStatement():
+            names = ("max_hops", "into", "brief", "report", "share", "timeout")
+            more = {name: plain(getattr(statement, name)) for name in names}
+            for position, callee in enumerate(statement.targets):
+                yield {"source": source, "kind": "delegate", "target": callee.name, "position": position, **more}
+        case HandoffStatement():
+            for position, taker in enumerate(statement.targets):
+                edge = {"source": source, "kind": "handoff", "target": taker.name, "position": position}
+                yield {**edge, "max_hops": statement.max_hops}
+        case ErrorStatement():
+            caught = sorted(kind.__qualname__ for kind in statement.catch)
+            yield {"source": source, "kind": "error", "target": _end(statement.target), "position": 0, "catch": caught}
+
+
+def _branch(source: str | None, kind: str, branch: Branch[Any], position: int) -> Data:
+    edge: Data = {"source": source, "kind": kind, "target": _end(branch.target), "position": position}
+    return {**edge, "test": plain(branch.test), "label": branch.label, "max_hops": branch.max_hops}
+
+
+def _end(end: Node[Any] | Terminal) -> str | None:
+    return None if isinstance(end, Terminal) else end.name
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a definition as JSON data; types by their schema and functions by their code."""
+    held: Any = value
+    match value:
+        case enum.Enum():
+            return {"enum": type(value).__qualname__, "name": value.name}
+        case None | bool() | int() | str():
+            return held
+        case float():
+            return held if math.isfinite(held) else repr(held)
+        case Decimal():
+            return str(held)
+        case bytes():
+            return held.hex()
+        case tuple() | list():
+            return [plain(item) for item in held]
+        case set() | frozenset():
+            return sorted((plain(item) for item in held), key=_written)
+        case Mapping():
+            return {str(key): plain(item) for key, item in sorted(held.items(), key=lambda pair: str(pair[0]))}
+        case Node():
+            return held.name
+        case BaseModel():
+            return plain(dict(held))
+        case _ if _is_type(held):
+            return schema(held)
+        case _ if dataclasses.is_dataclass(value):
+            fields = {field.name: plain(getattr(held, field.name)) for field in dataclasses.fields(held)}
+            return {"type": type(held).__qualname__, **fields}
+        case _:
+            return code(held) if callable(held) else {"type": type(held).__qualname__}
+
+
+def _is_type(value: Any) -> bool:
+    if isinstance(value, type | TypeAliasType) or value is Any:
+        return True
+    return typing.get_origin(value) is not None and not isinstance(value, Node)
+
+
+class _Schema(GenerateJsonSchema):
+    """A default that is no JSON is left out, and not warned of."""
+
+    ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+
+def schema(kind: Any) -> Any:
+    """Return the JSON schema of a type; its name, where it has none."""
+    return json.loads(_schema_text(kind))
+
+
+@functools.lru_cache(maxsize=256)
+def _schema_text(kind: Any) -> str:
+    try:
+        found = TypeAdapter(kind).json_schema(schema_generator=_Schema)
+    except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
+        return _written({"type": getattr(kind, "__qualname__", str(kind))})
+    return _written(_settled(found))
+
+
+def _settled(found: Any) -> Any:
+    """Put the defaults of sets in an order, for pydantic writes them in that of their hashes; leave docstrings out."""
+    held: Any = found
+    if isinstance(found, dict):
+        table: dict[str, Any] = held
+        if table.get("uniqueItems") and isinstance(table.get("default"), list):
+            table = {**table, "default": sorted(table["default"], key=_written)}
+        said = "properties" in table and isinstance(table.get("description"), str)
+        return {key: _settled(item) for key, item in table.items() if not (said and key == "description")}
+    if isinstance(found, list):
+        items: list[Any] = held
+        return [_settled(item) for item in items]
+    return found
+
+
+def _context(context: type[Context]) -> Data:
+    reducers = {name: reducer_of(info.metadata) for name, info in context.model_fields.items()}
+    found = {name: code(reducer) for name, reducer in sorted(reducers.items()) if reducer is not None}
+    return {"name": context.__qualname__, "schema": schema(context), "reducers": found}
+
+
+# --- code ------------------------------------------------------------------------------------------------------------
+
+
+def code(fn: Callable[..., Any]) -> Data:
+    """Return what identifies a function: its name, a digest of its source, and what it closes over.
+
+    Where there is no source, as at an interactive prompt, the digest is that of its compiled code.
+    """
+    if isinstance(fn, functools.partial):
+        return {"partial": code(fn.func), "args": plain(fn.args), "keywords": plain(fn.keywords)}
+    if inspect.ismethod(fn):
+        return {"method": code(fn.__func__), "of": type(fn.__self__).__qualname__}
+    if not inspect.isfunction(fn):
+        named = fn if inspect.isroutine(fn) else type(fn)
+        return {"name": named.__qualname__, **({} if inspect.isroutine(fn) else {"digest": _source(type(fn))})}
+    found: Data = {"name": fn.__qualname__, "digest": _source(fn)}
+    held = [cell.cell_contents for cell in fn.__closure__ or () if _is_filled(cell)]
+    given = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
+    for name, values in (("closure", held), ("defaults", given)):
+        if values:
+            found[name] = [_held(value, fn) for value in values]
+    return found
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not ...
+    except ValueError:  # a name that is bound later
+        return False
+
+
+def _held(value: Any, holder: Any) -> Any:
+    """What a function closes over, one level deep: data by value, code by its digest, all else by its type."""
+    if inspect.isfunction(value):
+        return {"name": value.__qualname__, "digest": _source(value)} if value is not holder else "itself"
+    items: Any = [*value] if type(value) in (tuple, frozenset) else [value]
+    if all(item is None or isinstance(item, _DATA) for item in items):
+        return plain(value)
+    return value.__qualname__ if isinstance(value, type) else type(value).__qualname__
+
+
+def _source(found: Any) -> str:
+    try:
+        text = textwrap.dedent(inspect.getsource(found))
+    except (OSError, TypeError):
+        compiled = getattr(found, "__code__", None)
+        return _digest(_compiled(compiled)) if compiled is not None else ""
+    if getattr(found, "__name__", "") == "<lambda>":  # its line may hold several of them
+        return _digest([text, _compiled(found.__code__)])
+    return _digest(text)
+
+
+def _compiled(made: types.CodeType) -> list[Any]:
+    """The compiled code, without what depends on memory or on the file it stands in."""
+    return [made.co_code.hex(), list(made.co_names), [_constant(value) for value in made.co_consts]]
+
+
+def _constant(value: Any) -> Any:
+    held: Any = value
+    if isinstance(value, types.CodeType):
+        return _compiled(value)
+    if isinstance(value, tuple | frozenset):
+        items = [_constant(item) for item in held]
+        return items if isinstance(value, tuple) else sorted(items, key=_written)
+    return plain(held) if held is None or isinstance(held, _DATA) else repr(held)

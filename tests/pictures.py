@@ -1,0 +1,86 @@
+"""The pictures of the documentation, drawn from the very graphs that its pages and examples define.
+
+`scripts/pictures` draws them again. Each ends with a digest of the text that it was drawn from, so that a test can
+tell without a renderer whether it is still current; the image itself depends on the renderer's version.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import io
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from graphflow import Graph
+from graphflow.events import Event
+from graphflow.visualize import to_dot, to_svg
+from tests.support import ROOT
+from tests.test_doc_snippets import module_named, snippets
+
+FOLDER: Final = ROOT / "docs" / "pictures"
+
+
+class Picture(NamedTuple):
+    """A graph that a page or an example defines, and the events of a run of it, if one is laid over.
+
+    Attributes:
+        source: the page or example, from the root of the repository.
+        graph: the variable that holds the graph.
+        run: the variable that holds the events, or "".
+    """
+
+    source: str
+    graph: str
+    run: str = ""
+
+
+PICTURES: Final = {
+    "support.svg": Picture("README.md", "support"),
+    "review_team.svg": Picture("examples/repo_review.py", "graph"),
+    "loop_at_its_bound.svg": Picture("docs/bounds.md", "loop", "events"),
+}
+
+
+def drawn_from(picture: Picture) -> tuple[Graph[Any], list[Event] | None]:
+    """Run a page or an example, and return the graph and the events that it defines."""
+    path = ROOT / picture.source
+    with module_named(f"pictures of {picture.source}") as place:
+        names = place.__dict__
+        if path.suffix == ".py":
+            names = _names_of_example(path)
+        else:
+            for snippet in snippets(path.read_text("utf-8")):
+                with contextlib.redirect_stdout(io.StringIO()):
+                    exec(compile(snippet.code, picture.source, "exec", dont_inherit=True), names)
+        return names[picture.graph], names[picture.run] if picture.run else None
+
+
+def _names_of_example(path: Path) -> dict[str, Any]:
+    """Import an example by its path, as the command line does."""
+    spec = importlib.util.spec_from_file_location(f"pictured_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules[spec.name]
+    return vars(module)
+
+
+def seal(graph: Graph[Any], run: Iterable[Event] | None) -> str:
+    """Return the line that says what a picture was drawn from."""
+    digest = hashlib.sha256(to_dot(graph, run=run).encode()).hexdigest()
+    return f"<!-- drawn from {digest} -->"
+
+
+def draw_all(folder: Path = FOLDER) -> None:
+    """Draw every picture."""
+    folder.mkdir(exist_ok=True)
+    for name, picture in PICTURES.items():
+        graph, run = drawn_from(picture)
+        image = to_svg(graph, run=run)
+        (folder / name).write_text(f"{image.rstrip()}\n{seal(graph, run)}\n", "utf-8")
