@@ -485,9 +485,23 @@ def event_json(event: Event) -> str:
     Values of users are written as JSON, by their own pydantic types where they have one; what has no JSON form is
     written as its type's name, so that one odd value never loses a trace.
     """
-    body = pydantic_core.to_jsonable_python(event.body, serialize_unknown=True, inf_nan_mode="strings", by_alias=True)
+    try:
+        body = _plain(event.body)
+    except Exception:  # noqa: BLE001 - bytes, a cycle, a serializer of the user that raises
+        body = {item.name: _plain_or_type(getattr(event.body, item.name)) for item in fields(event.body)}
     line = {"run": event.run, "seq": event.seq, "at": event.at, "kind": event.kind, "body": body}
     return json.dumps(line, ensure_ascii=True)
+
+
+def _plain(value: object) -> Any:
+    return pydantic_core.to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings", by_alias=True)
+
+
+def _plain_or_type(value: object) -> Any:
+    try:
+        return _plain(value)
+    except Exception:  # noqa: BLE001 - the one value that has no JSON form
+        return f"<{type(value).__qualname__}>"
 
 
 def read_event(line: str) -> Event:

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from tests.pictures import FOLDER, PICTURES, draw_all, drawn_from, seal
-from tests.support import ROOT
+from tests.support import PACKAGE, ROOT
 
 PAGES: Final = [
     path
@@ -56,6 +56,17 @@ def test_what_a_page_names_is_there(path: Path) -> None:
 def test_what_is_missing_is_found(page: str, lost: list[str]) -> None:
     """The rule itself, on pages of one line."""
     assert missing(page, ROOT) == lost
+
+
+def test_the_architecture_page_names_every_module() -> None:
+    """Whoever adds a module says in one line what it is; the modules of the command line share a line."""
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    named = {name for name, _ in NAMED.findall(page)}
+    modules = [path.relative_to(ROOT) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")]
+
+    silent = sorted(str(path) for path in modules if named.isdisjoint((f"{path}", f"{path.parent}/")))
+
+    assert silent == []
 
 
 @pytest.mark.parametrize("name", PICTURES)

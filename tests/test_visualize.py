@@ -360,6 +360,22 @@ def test_wrapped_text_fits(text: str, width: int, most: int) -> None:
     assert cells(clip(line, width)) <= width
 
 
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("short", ("short",)),
+        ("check every citation", ("check every", "citation")),
+        ("read_files_of_a_folder", ("read_files_", "of_a_folder")),
+        ("a-verylongwordindeed", ("a-verylongwo", "rdindeed")),
+        ("日本語のとても長い名前", ("日本語のとて", "も長い名前")),
+        ("x" * 30, ("x" * 12, "x" * 11 + "…")),
+    ],
+)
+def test_where_a_name_is_broken(text: str, lines: tuple[str, ...]) -> None:
+    """A name is broken after a space or a sign where one is near, and cut when it is too long."""
+    assert wrap(text, 12, 2) == lines
+
+
 # --- the same picture for the same graph -------------------------------------------------------------------------
 
 

@@ -461,10 +461,13 @@ def test_a_path_of_any_length_has_a_tree() -> None:
     """Three thousand delegations below one another are drawn, cut at the width."""
     path = tuple(Segment("a", 1, (), (0, 0)) for _ in range(3000))
 
-    lines = run_tree(story(NodeStarted(path, SOME_EDGE)), width=60).splitlines()
+    events = story(NodeStarted(path, SOME_EDGE))
+
+    lines = run_tree(events, width=60).splitlines()
 
     assert len(lines) == 3001
     assert max(map(cells, lines)) == 60
+    assert to_dot(plain_graph(), run=events).count("×1") == 1
 
 
 @st.composite

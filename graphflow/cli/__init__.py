@@ -8,14 +8,21 @@ import io
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 from graphflow.cli.faults import BAD_USE, FAILED, explained
-from graphflow.cli.printing import Screen
+from graphflow.cli.printing import Screen, version_text
 from graphflow.errors import MissingExtra
 
 __all__ = ("main",)
+
+WORKER: Final = "AnyIO worker thread"
+"""What the threads of sync nodes are called."""
+
+GRACE: Final = 0.1
+"""Seconds that such a thread gets to end."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["check", "nowhere.py"])
     2
     """
-    screen = Screen()
+    screen = Screen(own_process=argv is None)
     words = sys.argv[1:] if argv is None else list(argv)
     code = _guarded(screen, words)
     trouble = screen.out.trouble
@@ -51,35 +58,43 @@ def _guarded(screen: Screen, words: list[str]) -> int:
 
 def _dispatched(screen: Screen, words: list[str]) -> int:
     if words == ["--version"]:  # without loading anything for it
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            screen.out.line(f"graphflow {version('graphflow-agents')}")
-        except PackageNotFoundError:
-            screen.out.line("graphflow, not installed")
+        screen.out.line(version_text())
         return 0
     command = _command()
     printed = io.StringIO()  # help is printed by the library, which would end the process where nobody reads it
     try:
         with contextlib.redirect_stdout(printed):
-            code: object = command.main(words or ["--help"], prog_name="graphflow", standalone_mode=False, obj=screen)
+            task = command.main(words or ["--help"], prog_name="graphflow", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - what is not about the words is raised again
         return _misused(screen, error)
-    screen.out.write(printed.getvalue())
-    if not words:
-        return BAD_USE
-    return code if isinstance(code, int) else 0
+    if not callable(task):
+        screen.out.write(printed.getvalue())
+        return 0 if words else BAD_USE
+    with _prints_elsewhere():
+        code: Any = task(screen)
+        return int(code)
+
+
+@contextlib.contextmanager
+def _prints_elsewhere() -> Generator[None]:
+    """Send what the user's code prints to stderr: stdout is for the result alone."""
+    with contextlib.ExitStack() as stack:
+        prints = sys.stderr
+        if prints is None:  # pyright: ignore[reportUnnecessaryComparison]  # a process may have no stderr
+            prints = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
+        stack.enter_context(contextlib.redirect_stdout(prints))
+        yield
 
 
 def _command() -> Any:
     try:
-        typer: Any = importlib.import_module("typer.main")
-        importlib.import_module("rich")
+        for library in ("typer", "rich"):
+            importlib.import_module(library)
     except ImportError as error:
         raise MissingExtra("the command line", "cli") from error
-    from graphflow.cli.app import app
+    from graphflow.cli.app import command
 
-    return typer.get_command(app)
+    return command()
 
 
 def _misused(screen: Screen, error: Exception) -> int:
@@ -97,12 +112,15 @@ def _misused(screen: Screen, error: Exception) -> int:
 
 
 def _threads_left() -> bool:
-    here = threading.current_thread()
-    return any(thread is not here and not thread.daemon for thread in threading.enumerate())
+    """Tell whether bodies of sync nodes still run that were abandoned; idle threads get the time to end."""
+    workers = [thread for thread in threading.enumerate() if thread.name == WORKER]
+    for thread in workers:
+        thread.join(GRACE)
+    return any(thread.is_alive() for thread in workers)
 
 
 def _leave(screen: Screen, code: int) -> NoReturn:
-    """Leave without waiting for threads: the bodies of a cancelled run in them have no end that we know of."""
+    """Leave without waiting for threads: nobody knows when the bodies in them end."""
     for file in (screen.out.file, screen.err.file):
         if file is not None:
             with contextlib.suppress(OSError, ValueError):

@@ -1,24 +1,27 @@
-"""The words of the command line: commands, arguments and options."""
+"""The words of the command line: commands, arguments and options.
+
+A command here only reads its words and returns what is to be done, so that no error of a user's code passes through
+the library that reads them.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-from collections.abc import Generator
-from pathlib import Path
-from typing import Annotated, Final
+from collections.abc import Callable
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
+from typer.main import get_command
 
-from graphflow.cli.printing import Screen
+from graphflow.cli.printing import Screen, version_text
+
+Task: TypeAlias = Callable[[Screen], int]
+"""What a command does on a screen; it returns the exit code."""
 
 Target = Annotated[str, typer.Argument(metavar="TARGET", help="The graph: path.py[:name] or package.module[:name].")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app: Final = typer.Typer(
     name="graphflow",
-    help="Teams of agents as a directed graph: run it, check it, prove its bounds, draw it.",
     epilog="Exit codes: 0 completed, 1 failed or partial, 2 bad use or bad graph, 3 exhausted, 4 waiting, "
     "130 cancelled.",
     add_completion=False,
@@ -28,29 +31,23 @@ app: Final = typer.Typer(
 )
 
 
-@contextlib.contextmanager
-def _screen(context: typer.Context) -> Generator[Screen]:
-    """Give the screen, and send what the user's code prints to stderr: stdout is for the result."""
-    screen = context.find_object(Screen)
-    assert screen is not None  # noqa: S101 - `main` gave it
-    with contextlib.ExitStack() as stack:
-        prints = sys.stderr
-        if prints is None:  # pyright: ignore[reportUnnecessaryComparison]  # a process may have no stderr
-            prints = stack.enter_context(Path(os.devnull).open("w", encoding="utf-8"))
-        stack.enter_context(contextlib.redirect_stdout(prints))
-        yield screen
+def command() -> Any:
+    """Return the whole command line, ready to read words."""
+    return get_command(app)
 
 
 @app.callback()
 def _top(
     *, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False
 ) -> None:
-    """Print the version where nothing else is asked; `main` does it before this module is loaded."""
+    """Teams of agents as a directed graph: run it, check it, prove its bounds, draw it."""
+    if version:
+        typer.echo(version_text())
+        raise typer.Exit
 
 
 @app.command()
 def run(
-    context: typer.Context,
     target: Target,
     input: Annotated[
         str | None, typer.Argument(metavar="INPUT", help="The first field of the context, if that is a str.")
@@ -87,43 +84,39 @@ def run(
     traceback: Annotated[
         bool, typer.Option("--traceback", help="If a node fails, show where in your own files.")
     ] = False,
-) -> int:
+) -> Task:
     """Run a graph.
 
     The result goes to stdout; progress, and what the nodes print, to stderr.
     Ctrl-C cancels the run and waits for its end; a second Ctrl-C stops at once.
     """
-    with _screen(context) as screen:
-        from graphflow.cli.running import RunOptions, run_command
+    from graphflow.cli.running import RunOptions, run_command
 
-        options = RunOptions(
-            target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, json, events,
-            tuple(answers or ()), quiet, traceback,
-        )  # fmt: skip
-        return run_command(screen, options)
+    options = RunOptions(
+        target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, json, events,
+        tuple(answers or ()), quiet, traceback,
+    )  # fmt: skip
+    return lambda screen: run_command(screen, options)
 
 
 @app.command()
-def check(context: typer.Context, target: Target, *, json: Json = False) -> int:
+def check(target: Target, *, json: Json = False) -> Task:
     """List everything that is wrong or doubtful in a graph."""
-    with _screen(context) as screen:
-        from graphflow.cli.looking import check_command
+    from graphflow.cli.looking import check_command
 
-        return check_command(screen, target, json=json)
+    return lambda screen: check_command(screen, target, json=json)
 
 
 @app.command()
-def bounds(context: typer.Context, target: Target, *, json: Json = False) -> int:
+def bounds(target: Target, *, json: Json = False) -> Task:
     """Prove what a run of a graph can do at most."""
-    with _screen(context) as screen:
-        from graphflow.cli.looking import bounds_command
+    from graphflow.cli.looking import bounds_command
 
-        return bounds_command(screen, target, json=json)
+    return lambda screen: bounds_command(screen, target, json=json)
 
 
 @app.command()
 def draw(
-    context: typer.Context,
     target: Target,
     *,
     format: Annotated[
@@ -142,9 +135,8 @@ def draw(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
-) -> int:
+) -> Task:
     """Draw a graph."""
-    with _screen(context) as screen:
-        from graphflow.cli.looking import draw_command
+    from graphflow.cli.looking import draw_command
 
-        return draw_command(screen, target, format, run, output)
+    return lambda screen: draw_command(screen, target, format, run, output)

@@ -52,8 +52,16 @@ def described(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         members = cast("BaseExceptionGroup[BaseException]", error).exceptions
         inner = [described(found) for found in members[:MOST_INNER]]
-        line += "".join(f"\n  {found}".replace("\n", "\n  ") for found in inner)
+        line += "".join("\n" + found for found in inner).replace("\n", "\n  ")
     return line
+
+
+def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error that stands in a group, or in a group in it."""
+    found = group.exceptions[0]
+    return (
+        first_of(cast("BaseExceptionGroup[BaseException]", found)) if isinstance(found, BaseExceptionGroup) else found
+    )
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -109,7 +117,8 @@ def explained(error: BaseException) -> tuple[int, str]:
         case GraphflowError():
             return FAILED, text_of(error)
         case SystemExit():
-            return FAILED, f"the user's code wanted to leave Python: {described(error)}"
+            left = f"a node wanted to leave Python: {described(error)}"
+            return FAILED, "\n".join([left, *frame_lines(error)])
         case _:
             own = users_frames(error)
             if own and not own[-1].filename.startswith(_LIBRARIES):

@@ -141,7 +141,7 @@ def draw_command(screen: Screen, target: str, format: str | None, run: str | Non
     wanted = chosen_format(format, output)
     graph = load_graph(target)
     events = None if run is None else read_events(run, graph)
-    problems = problems_of(graph)
+    problems = [problem for problem in problems_of(graph) if problem.severity == "error"]  # a warning is no red mark
     to_file = output is not None and output != "-"
     width = 100 if to_file else min(screen.out.width, 100)
     text = _drawn(graph, wanted, events, problems, ascii=screen.out.ascii and not to_file, width=width)
@@ -153,9 +153,8 @@ def draw_command(screen: Screen, target: str, format: str | None, run: str | Non
             raise BadUse(f"-o {output}: it cannot be written: {why}.") from error
     else:
         screen.out.line(text)
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        count = f"{len(errors):,} error{'s' * (len(errors) != 1)}"
+    if problems:
+        count = f"{len(problems):,} error{'s' * (len(problems) != 1)}"
         screen.say(f"{graph.name} has {count}, so it cannot run: `graphflow check` tells which.")
     return 0
 

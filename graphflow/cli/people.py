@@ -33,7 +33,7 @@ class Interrupts:
         """Tell the person on the stderr of a screen what happens."""
         self._screen = screen
         self._before: dict[signal.Signals, Any] = {}
-        self._asked = False
+        self._asked = self._stopped = False
         self.cancel: Callable[[str], None] | None = None
 
     def __enter__(self) -> Self:
@@ -49,12 +49,14 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Listen no more."""
+        """Listen no more; a process that is being stopped needs no third signal."""
+        deaf = self._stopped and self._screen.own_process
         for number, before in self._before.items():
-            signal.signal(number, before)
+            signal.signal(number, signal.SIG_IGN if deaf else before)
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         if self.cancel is None or self._asked:
+            self._stopped = True
             raise KeyboardInterrupt
         self._asked = True
         name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name

@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final, TextIO
 
-from graphflow.visualize.text import visible
+from graphflow.visualize.text import plain, visible
 
 _KEPT: Final = re.compile(r"([\n\t])")
 
@@ -26,6 +27,14 @@ def safe(text: str) -> str:
     """
     parts = _KEPT.split(text.replace("\r\n", "\n"))
     return "".join(part if part in {"\n", "\t"} else visible(part) for part in parts)
+
+
+def version_text() -> str:
+    """Return the name of the program and its version."""
+    try:
+        return f"graphflow {version('graphflow-agents')}"
+    except PackageNotFoundError:  # from a checkout on the path
+        return "graphflow, not installed"
 
 
 class Stream:
@@ -103,13 +112,15 @@ class Screen:
     Attributes:
         out: the standard output.
         err: the standard error; what is written there is always escaped.
+        own_process: whether the process ends with the command.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_process: bool = False) -> None:
         """Take the streams of the process as they are now."""
+        self.own_process = own_process
         self.out = Stream(sys.stdout)
         self.err = Stream(sys.stderr)
 
     def say(self, text: str) -> None:
         """Tell a person something, beside the result."""
-        self.err.line(safe(text))
+        self.err.line(plain(safe(text)) if self.err.ascii else safe(text))

@@ -113,7 +113,6 @@ class Lines(Silence):
         """Write to the stderr of a screen."""
         super().__init__()
         self._screen = screen
-        self._ascii = screen.err.ascii
         self._told: Counter[tuple[str, Names]] = Counter()
         self._last = time.monotonic()
 
@@ -145,7 +144,7 @@ class Lines(Silence):
 
     def _say(self, text: str) -> None:
         self._last = time.monotonic()
-        self._screen.say(plain(text) if self._ascii else text)
+        self._screen.say(text)
 
 
 def line_of(event: Event) -> tuple[str, str] | None:
@@ -266,7 +265,7 @@ class Tree(Silence):
         self._stopped_at = time.monotonic()
         try:
             live.stop()
-            self._console.print(self._drawing(MOST_KEPT))
+            self._console.print(self._drawing(MOST_KEPT), no_wrap=True, overflow="ellipsis")
         except OSError:
             pass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pydantic_core
 from pydantic import TypeAdapter
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
+from graphflow.model.frozen import FrozenDict
 from graphflow.runtime.result import Question, Result
 
 EXIT_CODES: Final = {
@@ -30,17 +31,27 @@ def jsonable(value: object) -> Any:
     {'a': [1, '0.10'], 'b': 'Infinity'}
     """
     try:
-        return pydantic_core.to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings")
+        return pydantic_core.to_jsonable_python(value, fallback=_shown, inf_nan_mode="strings")
     except Exception:  # noqa: BLE001 - bytes, cycles, a serializer that raises: the rest of a result still counts
-        try:
-            return repr(value)
-        except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
-            return f"<{type(value).__name__}>"
+        return _shown(value)
+
+
+def _shown(value: object) -> object:
+    """Return something simpler for a value that has no JSON form of its own."""
+    if isinstance(value, FrozenDict):
+        return dict(cast("FrozenDict[Any, Any]", value))
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
+        return f"<{type(value).__name__}>"
 
 
 def to_json(data: object) -> str:
-    """Write data as JSON text in ASCII, whatever it is."""
-    return json.dumps(data, ensure_ascii=True, indent=2, default=repr)
+    """Write JSON data as text in ASCII."""
+    try:
+        return json.dumps(data, ensure_ascii=True, indent=2)
+    except ValueError:  # Python writes no number of thousands of digits, the other writer does
+        return pydantic_core.to_json(data, indent=2).decode()
 
 
 def result_data(result: Result[Any]) -> dict[str, Any]:

@@ -7,11 +7,11 @@ import contextlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 import anyio
 
-from graphflow.cli.faults import FAILED, BadUse, frame_lines, reading
+from graphflow.cli.faults import FAILED, BadUse, described, first_of, frame_lines, reading
 from graphflow.cli.inputs import budget_from, context_of, tightened
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
@@ -114,10 +114,7 @@ class _Session:
         try:
             return anyio.run(self._main, interrupts, answers, backend="asyncio")
         except BaseExceptionGroup as group:
-            found: BaseException = group
-            while isinstance(found, BaseExceptionGroup):
-                found = cast("BaseExceptionGroup[BaseException]", found).exceptions[0]
-            raise found from None
+            raise first_of(group) from None
 
     async def _main(self, interrupts: Interrupts, answers: Answers) -> Ended:
         listeners: list[Callable[[Event], None]] = [self._progress]
@@ -195,8 +192,8 @@ class Recorder:
         try:
             self._file.write(event_json(event) + "\n")
             self._file.flush()
-        except OSError as error:
-            self.trouble = reading(error)
+        except Exception as error:  # noqa: BLE001 - a listener that raises is forgotten; this trouble is told
+            self.trouble = reading(error) if isinstance(error, OSError) else described(error)
 
 
 @contextlib.contextmanager

@@ -131,8 +131,8 @@ def _blame(error: BaseException, what: str, file: str | None) -> str:
     """Say why a file or module cannot be loaded, with the user's own line."""
     if isinstance(error, SyntaxError) and error.lineno is not None and error.filename is not None:
         shown = [f"{what!r} cannot be loaded: {type(error).__name__}: {error.msg}"]
-        line = (error.text or "").rstrip("\n")
-        shown.append(f"  {place(error.filename, error.lineno)}: {line.strip()}".rstrip(": "))
+        line = (error.text or "").strip()
+        shown.append(f"  {place(error.filename, error.lineno)}{': ' if line else ''}{line}")
         return "\n".join(shown)
     if isinstance(error, OSError) and not users_frames(error):
         return f"{what!r} cannot be read: {error.strerror or type(error).__name__}."

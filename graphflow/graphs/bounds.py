@@ -5,6 +5,7 @@ How often control comes to each node is worked out in `flows`, what that adds up
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -91,5 +92,4 @@ def _numbers(case: Case) -> dict[str, float]:
 def _number(value: float) -> str:
     if value == INF:
         return "no bound"
-    digits = str(value)
-    return f"{value:,}" if len(digits) < 16 else f"about 10^{len(digits) - 1}"  # noqa: PLR2004 - fits a column
+    return f"{value:,}" if value < 10**15 else f"about 10^{int(math.log10(value))}"

@@ -183,32 +183,36 @@ class _Activation:
         found = self._levels(frame, {})
         found = found._replace(
             spend=found.spend.and_(together.spend),
-            running=plus(found.running, together.running),
+            # Where branches can be late for a join, so can their calls.
+            running=found.running if found.late else plus(found.running, together.running),
+            late=plus(found.late, together.running) if found.late else 0,
             depth=max(found.depth, together.depth),
         )
         if 1 <= len(callers) <= MANY_CALLERS:
             each = self._levels(frame, {key: _Calls(self, [key]) for key in callers})
-            least = found.spend.under(each.spend)
-            found = found._replace(spend=least, running=min(found.running, each.running))
+            fewer = min(found, each, key=lambda way: plus(way.running, way.late))
+            spend = found.spend.under(each.spend)
+            found = found._replace(spend=spend, running=fewer.running, late=fewer.late)
         return found
 
     def _delegates(self, key: Key) -> bool:
         return isinstance(key, str) and bool(self.stations[key].delegates) and self.left >= 1
 
     def _levels(self, frame: Frame, calls: dict[Key, _Calls]) -> _Sum:
-        scopes: dict[Key, _Sum] = {key: self._lanes(frame, key) for key in frame.lanes}
+        sums: dict[int, _Sum] = {}
+        late: float = 0
         found = _Sum()
         for level in reversed(frame.levels):
-            parts = [self._part(frame, level, index, scopes, calls) for index in range(len(level.parts))]
-            found = self._level(frame, level, parts)
-            if level.source is not None:
-                scopes[level.source] = found
-        late = total(scope.late for scope in scopes.values())
-        return found._replace(late=late, depth=max([found.depth, *(scope.depth for scope in scopes.values())]))
+            scopes = {key: sums[id(scope)] for key, scope in level.scopes.items()}
+            scopes |= {key: self._lanes(frame, level, key) for key in frame.lanes if key in level.visits}
+            parts = [self._part(level, index, scopes, calls) for index in range(len(level.parts))]
+            found = sums[id(level)] = self._level(level, parts)
+            late = total((late, found.late, *(scopes[key].late for key in frame.lanes if key in scopes)))
+        return found._replace(late=late)
 
-    def _lanes(self, frame: Frame, key: Key) -> _Sum:
-        """All lanes of a map, for all its visits."""
-        out, often = self.flows.out(key), frame.visits[key]
+    def _lanes(self, frame: Frame, level: Level, key: Key) -> _Sum:
+        """All lanes of a map, for all its visits at one level."""
+        out, often = self.flows.out(key), level.visits[key]
         if not often:
             return _Sum()
         items = _items(out)
@@ -224,12 +228,12 @@ class _Activation:
         spend = lane.spend.by(times(often, items))
         return _Sum(spend, times(awaited, lane.running), times(often, late), lane.depth)
 
-    def _part(self, frame: Frame, level: Level, index: int, scopes: dict[Key, _Sum], calls: dict[Key, _Calls]) -> _Part:
+    def _part(self, level: Level, index: int, scopes: dict[Key, _Sum], calls: dict[Key, _Calls]) -> _Part:
         """Add up one strongly connected part of a level."""
         each: list[tuple[Spend, float]] = []
         beside: list[_Sum] = []
         for key in level.parts[index]:
-            often = frame.visits[key]
+            often = level.visits[key]
             if not often:
                 continue
             if isinstance(key, str):
@@ -247,7 +251,7 @@ class _Activation:
         running = max((found.running for found in beside), default=0)
         return _Part(_Sum(spend, running, 0, max((found.depth for found in beside), default=0)), tuple(each), extra)
 
-    def _level(self, frame: Frame, level: Level, found: Sequence[_Part]) -> _Sum:
+    def _level(self, level: Level, found: Sequence[_Part]) -> _Sum:
         parts = [part.sum for part in found]
         best: list[Spend] = [NOTHING_SPENT] * len(parts)
         peak: list[float] = [0] * len(parts)
@@ -276,7 +280,7 @@ class _Activation:
         ordered = sorted([*peaks, *[0] * (len(level.heads) - len(heads))])
         # The least that can have arrived leaves the most that are late: of all branches, those that count twice are
         # the late ones, so what runs before the join is counted without them.
-        late = times(frame.visits[level.source], total(ordered[awaited:]))
+        late = times(level.activations, total(ordered[awaited:]))
         return _Sum(whole, total(ordered[:awaited]), late, depth)
 
     def node(self, name: str, left: float) -> _Sum:

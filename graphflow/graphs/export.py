@@ -106,7 +106,7 @@ def _structure(graph: Graph[Any], known: Mapping[int, Any], *, said: bool) -> Da
         **{name: plain(getattr(graph, name)) for name in sorted(own)},
         "context": _context(graph.context),
         "nodes": [_node(node, known, said=said) for node in nodes.values()],
-        "edges": sorted(edges, key=_place),
+        "edges": list({_written(edge): edge for edge in sorted(edges, key=_place)}.values()),
     }
 
 

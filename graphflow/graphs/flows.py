@@ -26,6 +26,9 @@ class Level:
         source: the fork that it belongs to; None for the outermost level of a frame or lane.
         heads: where its tokens begin, with how often.
         activations: how often it is begun.
+        around: the forks and maps that it stands in.
+        visits: how often each node can be visited here; a fork's own error edge can lead into its branches too.
+        scopes: the level of each fork here.
         parts: its strongly connected parts, in the order of control.
         after: for each part, by number, those that follow it.
         entered: for each part, how often tokens come into it.
@@ -36,6 +39,9 @@ class Level:
     source: Key | None
     heads: list[tuple[Key, float]]
     activations: float
+    around: tuple[Key, ...] = ()
+    visits: dict[Key, float] = field(default_factory=dict[Key, float])
+    scopes: dict[Key, Level] = field(default_factory=dict[Key, "Level"])
     parts: list[tuple[Key, ...]] = field(default_factory=list[tuple[Key, ...]])
     after: list[set[int]] = field(default_factory=list[set[int]])
     entered: list[float] = field(default_factory=list[float])
@@ -49,7 +55,7 @@ class Frame:
 
     Attributes:
         levels: the outermost first; a fork's level comes after the one in which the fork stands.
-        visits: how often each node can be visited.
+        visits: how often each node can be visited, at all levels together.
         lanes: for each map, one lane.
         escalate: whether an escalated token can come on top.
     """
@@ -96,8 +102,8 @@ class Flows:
             return self.look.compiled.start if key is Terminal.START else None
         return self.look.compiled.stations[key].out
 
-    def ways(self, key: Key, *, called: bool) -> list[Way]:
-        """Return the ways on from a node at its level."""
+    def ways(self, key: Key, stop: Key | None, *, called: bool) -> list[Way]:
+        """Return the ways on from a node at its level, which ends at END and where its branches meet."""
         out = None if called else self.out(key)
         if isinstance(out, (ForkOut, MapOut)):
             found = [Way(out.region.join, self._passes(key, out))]
@@ -110,11 +116,12 @@ class Flows:
                 declared = (station.name, name) in self.look.declared_handoffs
                 found.append(Way(name, min(most, _cap(edge)), 1) if declared else Way(name, hops=0))
             found += [Way(edge.target) for edge in station.errors]
+        found = [way for way in found if way.target not in (Terminal.END, stop)]
         for way in list(found):  # a merge that fails takes the error edges of its node, which is not visited then
             if way.target in self.look.unvisited:
                 errors = self.look.compiled.stations[str(way.target)].errors
                 found += [Way(edge.target, way.cap, hops=way.hops) for edge in errors]
-        return found
+        return [way for way in found if way.target not in (Terminal.END, stop)]
 
     def _passes(self, source: Key, out: ForkOut | MapOut) -> float:
         """How often a fork can be passed because of the bounds inside of it; a failure that is collected passes too."""
@@ -159,22 +166,23 @@ class Flows:
             frame.escalate = str(implied.target)
             top.heads.append((frame.escalate, 1))
         todo: list[tuple[Frame, Level, Key | None]] = [(frame, top, None)]
-        opened: set[Key] = set()  # a branch that leads back to its fork is an error, and no reason to count for ever
         while todo:
             inside, level, end = todo.pop()
             inside.levels.append(level)
             _Counting(self, inside, level, end, called=called).run()
             if called:
                 continue
-            for key in [key for part in level.parts for key in part if key not in opened]:
-                out, often = self.out(key), inside.visits[key]
-                opened.add(key)
+            for key, often in level.visits.items():
+                out, around = self.out(key), (*level.around, key)
+                if key in level.around:
+                    continue  # a branch that leads back to its fork is an error, and no reason to count for ever
                 if isinstance(out, ForkOut):
                     starts = [(edge.target, min(often, _cap(edge))) for edge in out.edges]
-                    todo.append((inside, Level(key, starts, often), out.region.join))
-                elif isinstance(out, MapOut):
+                    level.scopes[key] = Level(key, starts, often, around)
+                    todo.append((inside, level.scopes[key], out.region.join))
+                elif isinstance(out, MapOut) and key not in inside.lanes:
                     lane = inside.lanes[key] = Frame()
-                    todo.append((lane, Level(None, [(out.edge.target, 1)], 1), out.region.join))
+                    todo.append((lane, Level(None, [(out.edge.target, 1)], 1, around), out.region.join))
         return frame
 
 
@@ -194,7 +202,7 @@ class _Counting:
         self.ways: dict[Key, list[Way]] = {}
 
         def steps(key: Key) -> list[Key]:
-            self.ways[key] = [way for way in flows.ways(key, called=called) if way.target not in outside]
+            self.ways[key] = flows.ways(key, stop, called=called)
             return [way.target for way in self.ways[key]]
 
         self.nodes = reach([key for key, _ in self.heads], steps)
@@ -239,7 +247,7 @@ class _Counting:
                     follower = place[part_of[way.target]]
                     if follower != index:
                         self.level.after[index].add(follower)
-                        inflow[way.target] += min(way.cap, self.frame.visits[key])
+                        inflow[way.target] += min(way.cap, self.level.visits[key])
 
     def _part(
         self,
@@ -269,7 +277,8 @@ class _Counting:
                     most = min(
                         most, _limited(limit, supply, ahead, knot.way_back(key, handoffs=handoffs) if knot else None)
                     )
-            self.frame.visits[key] = most
+            self.level.visits[key] = most
+            self.frame.visits[key] = min(self.frame.visits.get(key, 0) + most, self._most(key))
 
     def _most_visits(self) -> float:
         begun = sum(often for _, often in self.heads)

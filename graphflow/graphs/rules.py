@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
-from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, names_of, reach
 from graphflow.model.context import Context, append, reducer_of
 from graphflow.model.contract import Brief
@@ -37,14 +36,6 @@ def listed(names: typing.Iterable[str], most: int = 8) -> str:
     return shown if len(all_names) <= most else f"{shown} and {len(all_names) - most} more"
 
 
-def next_sources(graph: Graph[Any]) -> Iterator[tuple[str, Statement]]:
-    """Yield each next, fork, choose or map statement with the name of its source."""
-    for statement in graph.statements:
-        if isinstance(statement, NextLike):
-            source = statement.source
-            yield ("START" if isinstance(source, Terminal) else source.name), statement
-
-
 def start_missing(look: Look) -> Iterator[Problem]:
     """A run begins at START, and there is a node for it to come to."""
     if not look.compiled.stations:
@@ -54,28 +45,43 @@ def start_missing(look: Look) -> Iterator[Problem]:
         yield Problem("no-start", (), message, "Write START >> node.")
 
 
+def distinct(look: Look) -> Iterator[tuple[str, Statement]]:
+    """Yield each statement with its source; once where it was said twice, as `(b >> d, c >> d) >> j` says d >> j."""
+    said: dict[tuple[str, type], list[Statement]] = {}
+    for statement in look.graph.statements:
+        source = statement.source
+        name = "START" if isinstance(source, Terminal) else source.name
+        known = said.setdefault((name, type(statement)), [])
+        if statement not in known:
+            known.append(statement)
+            yield name, statement
+
+
 def ambiguous_next(look: Look) -> Iterator[Problem]:
     """A node, and START, has at most one next statement."""
-    starts = sum(isinstance(statement.source, Terminal) for _, statement in next_sources(look.graph))
-    counts = Counter(name for name, st in next_sources(look.graph) if not isinstance(st.source, Terminal))
-    found = [(name, count, repr(name)) for name, count in counts.items()] + [("START", starts, "START")]
-    for name, count, shown in found:
+    counts = Counter(
+        (isinstance(statement.source, Terminal), name)
+        for name, statement in distinct(look)
+        if isinstance(statement, NextLike)
+    )
+    for (terminal, name), count in counts.items():
         if count > 1:
+            shown = name if terminal else repr(name)
             message = f"{shown} has {count} next statements, and which of them holds is not said."
             hint = "Write one: a tuple starts several at once, choose(...) takes exactly one of several."
             yield Problem("ambiguous-next", (name,), message, hint)
 
 
 def double_edge(look: Look) -> Iterator[Problem]:
-    """No two statements declare the same delegate, handoff or error edge: their order is no meaning."""
+    """No two statements declare the same delegate, handoff or error edge differently: their order is no meaning."""
     seen: Counter[tuple[str, str, str]] = Counter()
-    for statement in look.graph.statements:
+    for name, statement in distinct(look):
         match statement:
             case DelegateStatement() | HandoffStatement():
                 verb = "delegates" if isinstance(statement, DelegateStatement) else "hands_off"
-                seen.update((statement.source.name, verb, target.name) for target in statement.targets)
+                seen.update((name, verb, target.name) for target in statement.targets)
             case ErrorStatement():
-                seen.update((statement.source.name, "on_error", qualified(kind)) for kind in statement.catch)
+                seen.update((name, "on_error", qualified(kind)) for kind in statement.catch)
             case _:
                 pass
     for (name, verb, what), count in seen.items():
@@ -132,7 +138,8 @@ def no_end(look: Look) -> Iterator[Problem]:
 def dead_edge(look: Look) -> Iterator[Problem]:
     """A node that is entered by delegation alone has no next statement: it reports to its caller."""
     only_called = look.callees - look.reached
-    for name in sorted({name for name, st in next_sources(look.graph) if not isinstance(st.source, Terminal)}):
+    sources = (statement.source for statement in look.graph.statements if isinstance(statement, NextLike))
+    for name in sorted({source.name for source in sources if not isinstance(source, Terminal)}):
         if name in only_called:
             message = f"{name!r} is entered by delegation alone, so its next statement is never taken."
             hint = "Take the statement out, or make a Graph of its steps and delegate to that."

@@ -9,14 +9,16 @@ import time
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context as ContextVars
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
+import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import BoundHit, EffectKeyRequired, UsageError
-from graphflow.events import EffectFinished, EffectRequested, Emitted, SleepRequested
+from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
@@ -34,7 +36,7 @@ BLOCKED = 0.1
 class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
-    __slots__ = ("_answers", "_runner", "blocked", "cancelled", "command", "count", "path", "scope", "thread")
+    __slots__ = ("_answers", "_runner", "blocked", "cancelled", "command", "count", "ended", "path", "scope", "thread")
 
     def __init__(self, runner: Runner, command: StartBody) -> None:
         """Begin for a command of the fold."""
@@ -43,6 +45,7 @@ class Body:
         self.path: Path = command.path
         self.scope: anyio.CancelScope | None = None
         self.cancelled = False
+        self.ended = False
         self.count = 0
         self.blocked = 0.0
         self.thread = False
@@ -58,6 +61,9 @@ class Body:
         self.cancelled = True
         if self.scope is not None:
             self.scope.cancel()
+        for key, waiting in tuple(self._answers.items()):
+            if isinstance(waiting, anyio.Event):  # it may be shielded, and the fold will not answer any more
+                self.answer(RefuseEffect(self.path, key, "cancelled"))
 
     def answer(self, command: GoOn | RefuseEffect) -> None:
         """Hand over what the fold said to a request."""
@@ -67,7 +73,10 @@ class Body:
             self._runner.awake(1)
             waiting.set()
 
-    async def _answered(self, key: str) -> GoOn | RefuseEffect:
+    async def _ask(self, fact: EffectRequested | SleepRequested) -> RefuseEffect | None:
+        """Ask the fold for something and wait for its answer, None if the body may go on."""
+        await self._runner.record(fact)
+        key = fact.key
         found = self._answers.pop(key, None)
         if found is None:
             self._answers[key] = event = anyio.Event()
@@ -75,12 +84,31 @@ class Body:
             try:
                 await event.wait()
             except BaseException:
-                if not event.is_set():
+                if self._answers.pop(key) is event:
                     self._runner.awake(1)
+                await self._give_up(key, Budget())
                 raise
             found = self._answers.pop(key)
         assert not isinstance(found, anyio.Event)  # noqa: S101 - it was replaced by the answer
-        return found
+        if isinstance(found, RefuseEffect) and found.bound == "cancelled":
+            await self._refused()
+        return found if isinstance(found, RefuseEffect) else None
+
+    async def _refused(self) -> None:
+        """Refuse what a body asks for that is no longer wanted."""
+        await anyio.lowlevel.checkpoint()  # where the cancellation can be delivered, it says it all
+        what = "has ended" if self.ended else "was cancelled"
+        msg = f"{path_text(self.path)!r} {what}: it can start no effect and no sleep any more."
+        raise UsageError(msg)
+
+    async def _give_up(self, key: str, usage: Budget | None) -> None:
+        """Tell the fold that the body itself has cancelled an effect or a sleep, and goes on."""
+        if not self.cancelled and not self.ended:
+            command = self.command
+            failure = Failure("cancelled", "cancelled by its own node", (), "cancelled")
+            await self._runner.record(
+                EffectFinished(self.path, command.turn, command.attempt, key, failure=failure, usage=usage)
+            )
 
     async def effect(
         self,
@@ -95,18 +123,25 @@ class Body:
         if key is not None and (not key or key.isdigit()):
             msg = f"effect({name!r}, key={key!r}): a key is any text but a number or nothing."
             raise UsageError(msg)
+        if self.cancelled or self.ended:
+            await self._refused()
+        if _INSIDE.get() is self:
+            msg = f"effect({name!r}) of {path_text(self.path)!r} stands inside another: what that does is one effect."
+            raise UsageError(msg)
         command = self.command
         if key is None:
             key = str(self.count)
             self.count += 1
-        request = EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
-        await self._runner.record(request)
-        answer = await self._answered(key)
-        if isinstance(answer, RefuseEffect):
-            if answer.bound == "key":
-                raise EffectKeyRequired(path_text(self.path), name)
-            raise BoundHit(answer.bound, limit=answer.limit, wanted=answer.wanted, left=answer.left)
+        refused = await self._ask(
+            EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
+        )
+        if refused is not None and refused.bound == "key":
+            raise EffectKeyRequired(path_text(self.path), name)
+        if refused is not None:
+            raise BoundHit(refused.bound, limit=refused.limit, wanted=refused.wanted, left=refused.left)
         finished = functools.partial(EffectFinished, self.path, command.turn, command.attempt, key)
+        outside = _INSIDE.get()
+        _INSIDE.set(self)
         try:
             if is_async(fn):
                 result = await fn(*args)
@@ -116,6 +151,12 @@ class Body:
         except Exception as error:
             await self._runner.record(finished(failure=failure_of(error)))
             raise
+        except BaseException as error:
+            if isinstance(error, cancelled_classes()):
+                await self._give_up(key, None)
+            raise
+        finally:
+            _INSIDE.set(outside)  # not reset(): a coroutine may be closed in another context
         await self._runner.record(finished(result=result, usage=used))
         return result
 
@@ -124,13 +165,16 @@ class Body:
         if not 0 <= seconds < float("inf"):
             msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
+        if self.cancelled or self.ended:
+            await self._refused()
         key = f"sleep {self.count}"
         self.count += 1
-        await self._runner.record(SleepRequested(self.path, self.command.turn, self.command.attempt, key, seconds))
-        await self._answered(key)
+        await self._ask(SleepRequested(self.path, self.command.turn, self.command.attempt, key, seconds))
 
     def emit(self, value: Any) -> None:
         """Say something to whoever listens; see `Step.emit`."""
+        if self.ended:
+            return  # an abandoned thread: nobody listens to it any more
         fact = Emitted(self.path, self.command.turn, value)
         if threading.get_ident() == self._runner.thread:
             self._runner.record_soon(fact)
@@ -158,6 +202,15 @@ def _digest(args: tuple[Any, ...]) -> str:
 
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
+
+_INSIDE: ContextVar[Body | None] = ContextVar("graphflow_inside_effect", default=None)
+
+
+def cancelled_classes() -> tuple[type[BaseException], ...]:
+    """Return the classes of a cancellation, that of the backend and the one which code for asyncio raises."""
+    import asyncio
+
+    return (anyio.get_cancelled_exc_class(), asyncio.CancelledError)
 
 
 @types.coroutine

@@ -97,10 +97,15 @@ class Calls(Core):
         frame = self._graph_frame(visit, graph, visit.path, outer.meter, delegated=False)
         visit.frame = frame
         if visit.inner_visits is not None:
-            frame.visits = visit.inner_visits  # the next attempt's visits count on, so that every path stays unique
+            self._count_on(frame, visit.inner_visits)
         visit.inner_visits = frame.visits
         self.decisions.append(FrameOpened(frame.path, graph.name, frame.depth, visit.edge.name))
         self._begin_frame(frame, context, visit.inbox, [] if shared else None)
+
+    @staticmethod
+    def _count_on(frame: Frame, visits: dict[Any, int]) -> None:
+        """Let the visits of a further attempt count on from those of the last, so that every path stays unique."""
+        frame.visits, frame.earlier = visits, dict(visits)
 
     def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
         """Return the context that a nested graph starts with, and whether its updates flow out."""
@@ -143,18 +148,12 @@ class Calls(Core):
         call, edge = state.call, state.edge
         if edge is None:
             error = UnknownTarget(path_text(visit.path), call.to, sorted(visit.station.delegates), "delegate")
-            state.report = Report.failed(self.trouble("unknown_target", error, visit.path).reason)
-            state.done = True
-            self.partial = True
-            self.troubles.append(state.report.reason)
+            self._lost(state, self.trouble("unknown_target", error, visit.path).reason)
             return
         contract = edge.contract
         if contract is not None and not isinstance(call.brief, contract.brief):
             text = f"the brief for {call.to!r} is a {type(call.brief).__name__}, not a {contract.brief.__name__}"
-            state.report = Report.failed(Reason(code="contract", text=text, path=path_text(visit.path)))
-            state.done = True
-            self.partial = True
-            self.troubles.append(state.report.reason)
+            self._lost(state, Reason(code="contract", text=text, path=path_text(visit.path)))
             return
         refused = self._call_refused(visit, edge)
         if refused is not None:
@@ -163,7 +162,21 @@ class Calls(Core):
             return
         counters = visit.token.counters
         counters.total += 1
-        counters.hops[edge] = counters.hops.get(edge, 0) + 1
+        counters.hops[edge] = state.hop = counters.hops.get(edge, 0) + 1
+
+    def _lost(self, state: CallState, reason: Reason) -> None:
+        """Report the failure of a call that is not started, although no bound refuses it."""
+        state.report = Report.failed(reason)
+        state.done = True
+        self.partial = True
+        self.troubles.append(reason)
+
+    @staticmethod
+    def _give_back_hop(visit: Visit, edge: Edge) -> None:
+        """Uncount the hop of a call that was admitted, but is not started."""
+        counters = visit.token.counters
+        counters.total -= 1
+        counters.hops[edge] -= 1
 
     def _call_refused(self, visit: Visit, edge: Edge) -> Reason | None:
         frame = visit.token.frame
@@ -174,7 +187,7 @@ class Calls(Core):
         if graph.max_hops is not None and counters.total >= graph.max_hops:
             return self.refuse(visit.path, "max_hops", float(graph.max_hops), wanted)
         if frame.depth_left is not None and frame.depth_left <= 0:
-            return self.refuse(visit.path, "max_depth", float(frame.depth), wanted)
+            return self.refuse(visit.path, "max_depth", _depth_limit(frame), wanted)
         return None
 
     def _start_ready(self, visit: Visit, batch: tuple[CallState, ...]) -> None:
@@ -204,11 +217,12 @@ class Calls(Core):
         if failed:
             first = visit.batch[failed[0]].call
             text = f"not started: it needs the report of {first.id or first.to!r}, which failed"
-            state.report = Report.failed(Reason(code="dependency", text=text, path=path_text(visit.path)))
-            state.done = True
+            self._give_back_hop(visit, edge)
+            self._lost(state, Reason(code="dependency", text=text, path=path_text(visit.path)))
             return
-        outer = visit.token.frame
-        path = (*visit.path, Segment(str(edge.target), 1, (), (visit.turn, position)))
+        outer, target, where = visit.token.frame, str(edge.target), (visit.turn, position)
+        number = 1 if visit.called is None else visit.called.get(where, {}).get(target, 0) + 1
+        path = (*visit.path, Segment(target, number, (), where))
         meter, grant = outer.meter, equal
         if grant is None and isinstance(edge.contract.share, float | int):
             grant = meter.share(float(edge.contract.share))
@@ -219,9 +233,7 @@ class Calls(Core):
             limit = refusing[0].granted[RUNS]
             if grant is not None:
                 meter.close_split(grant)
-            counters = visit.token.counters
-            counters.total -= 1
-            counters.hops[edge] -= 1
+            self._give_back_hop(visit, edge)
             wanted = f"a delegation to {edge.target!r}"
             state.report = Report.failed(
                 self.refuse(visit.path, "node_runs", None if limit is None else float(limit), wanted)
@@ -230,10 +242,10 @@ class Calls(Core):
             return
         if grant is not None:
             self.decisions.append(Granted(path, grant, open=True))
-        self._open_call(visit, position, edge, path, meter, grant)
+        self._open_call(visit, position, edge, path, meter=meter, grant=grant)
 
     def _open_call(
-        self, visit: Visit, position: int, edge: Edge, path: Path, meter: Meter, grant: Budget | None
+        self, visit: Visit, position: int, edge: Edge, path: Path, *, meter: Meter, grant: Budget | None
     ) -> None:
         state, token = visit.batch[position], visit.token
         outer = token.frame
@@ -241,22 +253,38 @@ class Calls(Core):
         assert contract is not None  # noqa: S101 - delegate edges have one
         needed = [visit.batch[need] for need in state.needs]
         inbox = (
-            Message(visit.station.name, state.call.brief),
+            Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),
             *(Message(found.call.to, found.report) for found in needed),
         )
         left = outer.depth_left
         frame = Frame(
             (*visit.path,), outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
-            token.counters, edge.name, visit, position, is_node=True, grant=grant,
+            token.counters, edge.name, visit, position, is_node=True, opened=path, grant=grant,
         )  # fmt: skip
         state.frame = frame
-        self.decisions.append(EdgeTaken(visit.path, edge.name, token.counters.hops[edge]))
+        if visit.station.node.retries:
+            visit.called = visit.called or {}
+            self._count_on(frame, visit.called.setdefault((visit.turn, position), {}))
+        self.decisions.append(EdgeTaken(visit.path, edge.name, state.hop))
         if not isinstance(outer.tables.stations[str(edge.target)].node, Graph):  # a graph says so when it opens
             self.decisions.append(FrameOpened(path, None, frame.depth, edge.name))
         self._limit_call(frame, contract.timeout, path)
         callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
         frame.token = callee
         self.enter_visit(callee, str(edge.target), edge, inbox)
+
+    def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
+        """Return a brief that says what is not asked for: by default from the callee and what it owes."""
+        if brief.boundary:
+            return brief
+        boundary = self.boundaries.get(edge)
+        if boundary is None:
+            about = frame.tables.stations[str(edge.target)].node.description
+            report = edge.contract.report if edge.contract is not None else Report
+            boundary = f"Only what {edge.target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
+            boundary += f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."
+            self.boundaries[edge] = boundary
+        return brief.model_copy(update={"boundary": boundary})
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""
@@ -315,7 +343,9 @@ class Calls(Core):
         """End a graph's frame with what reached END, when its losers have ended too."""
         frame = token.frame
         token.at = Terminal.END
-        if frame.detached:
+        if frame.is_node:  # over an error edge: the failure is handled, and what arrived here is the report
+            self.finish_node_frame(token, inbox[0].value, counts=False)
+        elif frame.detached:
             frame.ending = lambda: self._finish_graph_frame(frame, token, inbox)
         else:
             self._finish_graph_frame(frame, token, inbox)
@@ -362,7 +392,7 @@ class Calls(Core):
                 raise ContractError(msg) from error
         return output
 
-    def finish_node_frame(self, token: Token, report: Any) -> None:
+    def finish_node_frame(self, token: Token, report: Any, *, counts: bool = True) -> None:
         """End a callee node's frame with its report."""
         frame = token.frame
         owner = frame.owner
@@ -372,7 +402,7 @@ class Calls(Core):
             report = Report.failed(reason)
         owner.batch[frame.call].updates = list(token.updates or [])
         self.close_frame(frame, report)
-        self.call_done(owner, frame.call, report)
+        self.call_done(owner, frame.call, report, counts=counts)
 
     def close_frame(self, frame: Frame, report: Any = None) -> None:
         """Settle a frame's accounts, and say that it has closed."""
@@ -391,9 +421,7 @@ class Calls(Core):
         if frame.set_aside:
             frame.set_aside = False
             frame.meter.release(_ONE_RUN, pending=False)
-        path = frame.path
-        if frame.is_node and frame.owner is not None and frame.edge is not None:
-            path = (*path, Segment(str(frame.edge.target), 1, (), (frame.owner.turn, frame.call)))
+        path = frame.opened or frame.path
         if frame.grant is not None:
             frame.meter.close_split(frame.grant)
             self.decisions.append(Granted(path, frame.grant, open=False))
@@ -427,6 +455,17 @@ class Calls(Core):
 
 
 _ONE_RUN = (1, 0, 0, 0, 0, 0)
+
+
+def _depth_limit(frame: Frame) -> float | None:
+    """Return the `max_depth` of the innermost graph around a frame that leaves no further delegation below it."""
+    around: Frame | None = frame
+    while around is not None:
+        limit = around.tables.graph.max_depth
+        if not around.is_node and limit is not None and frame.depth - around.depth >= limit:
+            return float(limit)
+        around = around.owner.token.frame if around.owner is not None else None
+    return None
 
 
 def _is_ready(state: CallState, batch: tuple[CallState, ...]) -> bool:

@@ -21,8 +21,8 @@ from graphflow.model.ids import Path, names
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, SetTimer, StartBody
 from graphflow.runtime.core import Core, group_of
-from graphflow.runtime.ledger import TOKENS, USD, Amounts, Meter, amounts_of
-from graphflow.runtime.tables import Frame, Standing, Visit
+from graphflow.runtime.ledger import ONE_RUN, TOKENS, USD, Amount, Amounts, Meter, amounts_of
+from graphflow.runtime.tables import Frame, Standing, Visit, Waiting
 
 ACTIVE = frozenset({Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING})
 
@@ -114,19 +114,18 @@ class Clockwork(Core):
         visit = self._running(fact)
         if visit is None:
             return
-        naps = visit.naps = visit.naps or set()
+        naps = visit.naps = visit.naps or {}
 
         def over() -> None:
-            naps.discard(timer)
+            naps.pop(fact.key, None)
             self._with_slot(visit, GoOn(visit.path, fact.key))
 
-        timer = self._timer(self.at + fact.seconds, visit.path, "sleep", over)
-        naps.add(timer)
+        naps[fact.key] = self._timer(self.at + fact.seconds, visit.path, "sleep", over)
         self._rest(visit)
 
     def drop_naps(self, visit: Visit) -> None:
         """Forget the sleeps that an attempt left behind."""
-        for timer in sorted(visit.naps or ()):
+        for timer in (visit.naps or {}).values():
             self.drop_timer(timer)
         visit.naps = None
 
@@ -187,13 +186,18 @@ class Clockwork(Core):
         wanted = amounts_of(fact.cost)
         if fact.cost is not None and not self._within_costs(visit, key, wanted):
             return
-        if not self._try_effect(visit, fact, wanted):
-            if self.wait_for_funds(visit, lambda last: self._effect_funded(visit, fact, wanted, last=last)):
+        if any(wanted) and any(_compete(waiting, visit, wanted) for waiting in self.unfunded):
+            funded = False  # first come, first served
+        else:
+            funded = self._try_effect(visit, fact, wanted)
+        if not funded:
+            funder = functools.partial(self._effect_funded, visit, fact, wanted)
+            if self.wait_for_funds(visit, funder, wanted, key):
                 self._rest(visit)
             else:
                 self.commands.append(self._refusal(visit, key, wanted))
 
-    def _effect_funded(self, visit: Visit, fact: EffectRequested, wanted: Amounts, *, last: bool) -> bool:
+    def _effect_funded(self, visit: Visit, fact: EffectRequested, wanted: Amounts, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
         if self._running(fact) is not visit or visit.timed_out:
             return True  # it is gone: nothing to wait for
         if not self._try_effect(visit, fact, wanted):
@@ -247,12 +251,25 @@ class Clockwork(Core):
     def effect_finished(self, fact: EffectFinished) -> None:
         """Settle an effect with what it really used."""
         visit = self.visits.get(fact.path)
-        here = visit is not None and (visit.turn, visit.attempt) == (fact.turn, fact.attempt)
-        if visit is None or not here or fact.key not in visit.flying:
+        if visit is None or (visit.turn, visit.attempt) != (fact.turn, fact.attempt):
+            return
+        if fact.key not in visit.flying:
+            self._withdrawn(visit, fact.key)
             return
         self._settle_effect(visit, fact.key, fact.usage)
-        if self.unfunded and any(waiting is visit for waiting, _ in self.unfunded):
+        if self.unfunded and any(waiting.visit is visit for waiting in self.unfunded):
             self._rest(visit)  # else those whose effects it waits for could wait for its slot
+
+    def _withdrawn(self, visit: Visit, key: str) -> None:
+        """Forget what a body asked for and has itself given up; it goes on, over the limit of slots at worst."""
+        if visit.naps and key in visit.naps:
+            self.drop_timer(visit.naps.pop(key))
+        for waiting in [found for found in self.unfunded if found.visit is visit and found.key == key]:
+            self.unfunded.remove(waiting)
+        visit.due = [command for command in visit.due or () if getattr(command, "key", key) != key] or None
+        if not visit.slot and not visit.due:
+            self.slots += 1
+            visit.slot = True
 
     def _settle_effect(self, visit: Visit, key: str, usage: Budget | None) -> None:
         reserved: Amounts = visit.flying.pop(key)
@@ -279,53 +296,70 @@ class Clockwork(Core):
 
     # --- waiting for funds ---
 
-    def wait_for_funds(self, visit: Visit, attempt: Callable[[bool], bool]) -> bool:
-        """Put a visit in line if something in flight could settle in its favour; first come, first served.
-
-        Args:
-            visit: who waits.
-            attempt: tries again and tells whether the wait is over; its argument says that this is the last try,
-                after which the refusal is final.
-        """
-        if not self._could_be_funded(visit):
+    def wait_for_funds(
+        self, visit: Visit, attempt: Callable[[bool], bool], wanted: Amounts = ONE_RUN, key: str = ""
+    ) -> bool:
+        """Put a visit in line if it lacks nothing but what may come back; first come, first served."""
+        waiting = Waiting(visit, attempt, wanted, key)
+        if not self._could_be_funded(waiting):
             return False
-        self.unfunded.append((visit, attempt))
+        self.unfunded.append(waiting)
         return True
 
-    def _could_be_funded(self, visit: Visit) -> bool:
-        """Tell whether what stands as pending, by somebody who is active and not above this visit, may come back."""
+    def _could_be_funded(self, waiting: Waiting) -> bool:
+        """Tell whether everything lacking is held by effects in flight, or by calls under way that are not above it."""
+        visit = waiting.visit
         for meter in visit.token.frame.meter.chain():
-            if any(meter.pending) and self._pending_elsewhere(meter, visit):
-                return True
-        return False
+            if meter.bounded:
+                lacking = [
+                    0 if free is None or not amount else amount - free
+                    for amount, free in zip(waiting.wanted, map(meter.free, range(6)), strict=True)
+                ]
+                if any(lack > 0 for lack in lacking):
+                    back = self._may_come_back(meter, visit)
+                    if any(lack > more for lack, more in zip(lacking, back, strict=True)):
+                        return False
+        return True
 
-    def _pending_elsewhere(self, meter: Meter, asking: Visit) -> bool:
+    def _may_come_back(self, meter: Meter, asking: Visit) -> list[Amount]:
+        """Return what of a meter's reserved amounts may be free again, without anybody who waits doing anything."""
+        back: list[Amount] = [0, 0, 0, 0, 0, 0]
         for visit in self.visits.values():
-            if visit is asking:
-                continue
-            under = meter in visit.token.frame.meter.chain() and bool(visit.flying)
-            if under and visit.standing is Standing.RUNNING:
-                return True
+            if visit.flying and visit.standing is Standing.RUNNING and meter in visit.token.frame.meter.chain():
+                for reserved in visit.flying.values():
+                    back = [a + b for a, b in zip(back, reserved, strict=True)]
             for state in visit.batch:
                 frame = state.frame
-                if frame is None or state.done or frame.grant is None or frame.meter.parent is not meter:
+                account = None if frame is None or state.done or frame.grant is None else frame.meter.parent
+                if frame is None or account is None or meter not in account.chain():
                     continue
                 if not _above(frame, asking) and self._is_active(frame):
-                    return True
-        return False
+                    rest = zip(amounts_of(frame.grant), frame.meter.spent, strict=True)
+                    back = [a + granted - spent for a, (granted, spent) in zip(back, rest, strict=True)]
+        return back
 
     def review_unfunded(self) -> None:
         """Try again for those who wait for funds, in line; refuse those whom nothing in flight can help."""
-        while self.unfunded:
-            visit, attempt = self.unfunded[0]
-            if not attempt(not self._could_be_funded(visit)):
-                return
-            self.unfunded.popleft()
+        blocked: list[Waiting] = []
+        for waiting in tuple(self.unfunded):
+            behind = any(_compete(other, waiting.visit, waiting.wanted) for other in blocked)
+            if not behind and waiting.attempt(not self._could_be_funded(waiting)):
+                self.unfunded.remove(waiting)
+            else:
+                blocked.append(waiting)
 
 
 def _parted(wanted: Amounts) -> tuple[Amounts, Amounts]:
     """Part amounts into counts, spent at once, and tokens and money, reserved."""
     return (*wanted[:TOKENS], 0, 0), (0, 0, 0, 0, *wanted[TOKENS:])
+
+
+def _compete(waiting: Waiting, visit: Visit, wanted: Amounts) -> bool:
+    """Tell whether somebody in line waits for the same dimension of the same meter."""
+    if not any(a and b for a, b in zip(waiting.wanted, wanted, strict=True)):
+        return False
+    meters = set(waiting.visit.token.frame.meter.chain())
+    return any(meter.bounded and meter in meters for meter in visit.token.frame.meter.chain())
 
 
 def _above(frame: Frame, visit: Visit) -> bool:

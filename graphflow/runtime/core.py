@@ -16,10 +16,10 @@ from graphflow.errors import InternalError
 from graphflow.events import Decision, Failure, Refused
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.model.contract import Code, Reason
-from graphflow.model.ids import Path, path_text
+from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Left, State
 from graphflow.runtime.commands import Command
-from graphflow.runtime.ledger import Amount, Meter, Snapshot, least_free
+from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
     Closing,
     Counters,
@@ -29,6 +29,7 @@ from graphflow.runtime.tables import (
     Token,
     Trouble,
     Visit,
+    Waiting,
     Written,
 )
 
@@ -55,13 +56,14 @@ class Core:
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
         self.slots: int = 0
         self.queue: deque[tuple[Visit, int, int]] = deque()
-        self.unfunded: deque[tuple[Visit, Callable[[bool], bool]]] = deque()
+        self.unfunded: deque[Waiting] = deque()
         self.timed_frames: list[Frame] = []
         self.partial = False
         self.troubles: list[Reason] = []
         self.ended: Any = None  # the RunEnded decision
         self.output: Any = None
         self.spent_by_node: dict[str, list[Amount]] = {}
+        self.boundaries: dict[Edge, str] = {}  # what a brief over each delegate edge says by default
         self.spent_by_edge: dict[str, list[Amount]] = {}
 
     # --- what every part uses ---
@@ -130,7 +132,7 @@ class Core:
         """A token has reached END (calls)."""
         raise NotImplementedError
 
-    def finish_node_frame(self, token: Token, report: Any) -> None:
+    def finish_node_frame(self, token: Token, report: Any, *, counts: bool = True) -> None:
         """A callee node's frame ends with a report (calls)."""
         raise NotImplementedError
 
@@ -168,6 +170,10 @@ class Core:
 
     def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
         """Retry a visit, or let it fail (visits)."""
+        raise NotImplementedError
+
+    def forget(self, visit: Visit) -> None:
+        """Forget a visit (visits)."""
         raise NotImplementedError
 
     def end_visit(self, visit: Visit, status: Any, reason: Reason | None = None) -> None:
@@ -226,12 +232,18 @@ class Core:
         """Settle the effects that an attempt left in flight (clockwork)."""
         raise NotImplementedError
 
-    def wait_for_funds(self, visit: Visit, attempt: Callable[[bool], bool]) -> bool:
+    def wait_for_funds(
+        self, visit: Visit, attempt: Callable[[bool], bool], wanted: Amounts = ONE_RUN, key: str = ""
+    ) -> bool:
         """Wait until something in flight settles, if that could help (clockwork)."""
         raise NotImplementedError
 
     def route(self, token: Token, out: Any, inbox: Inbox, path: Path, context: Any) -> Any:
         """Evaluate the conditions of a statement (walk)."""
+        raise NotImplementedError
+
+    def route_trouble(self, error: Exception, out: Any, name: str | None, path: Path) -> Trouble:
+        """Make a failure of a condition that raised (walk)."""
         raise NotImplementedError
 
     def follow(self, token: Token, out: Any, route: Any, inbox: Inbox, path: Path) -> None:
@@ -310,6 +322,18 @@ def group_of(token: Token) -> int:
             return 0
         scope, frame = owner.token.scope, owner.token.frame
     return scope.number
+
+
+def whereabouts(token: Token) -> Path:
+    """Return the path of the visit that a token has come from: of its fork if it has not begun."""
+    frame, at = token.frame, token.at
+    if token.edge is None and token.scope is not None:
+        return token.scope.path
+    if not isinstance(at, str):
+        return frame.path
+    number = frame.visits.get((at, token.lanes) if token.lanes else at, 1)
+    call = (frame.owner.turn, frame.call) if frame.is_node and frame.owner is not None else None
+    return (*frame.path, Segment(at, number, token.lanes, call))
 
 
 def impossible(what: str) -> InternalError:

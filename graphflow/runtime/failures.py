@@ -183,9 +183,7 @@ class Failures(Core):
         if visit.started:
             self.end_visit(visit, "cancelled")
         else:
-            visit.standing = Standing.ENDED
-            self.visits.pop(visit.path, None)
-            visit.token.visit = None
+            self.forget(visit)
 
     def body_gone(self, visit: Visit) -> None:
         """Note that a body that was being cancelled has ended."""
@@ -341,16 +339,37 @@ class Failures(Core):
     def spending(self) -> dict[str, list[Amount]]:
         """Return what every node has spent so far, by the names of its path."""
         table = {name: list(spent) for name, spent in self.spent_by_node.items()}
-        if self.root is not None:
-            self._add_visits(self.root, table)
+        for frame in self.open_frames():
+            self._add_visits(frame, table)
+        for visit in self.visits.values():
+            if not visit.started:
+                table["/".join(names(visit.path))][RUNS] -= 1
         return table
+
+    def total(self) -> list[Amount]:
+        """Return what the run has spent so far, that of accounts which are still split off too."""
+        total = _nothing()
+        for frame in self.open_frames():
+            if frame.owner is None or frame.grant is not None:
+                total = _sum(total, frame.meter.spent)
+        return total
+
+    def open_frames(self) -> list[Frame]:
+        """Return the frames that are open; the root's always."""
+        found = [] if self.root is None else [self.root]
+        for visit in self.visits.values():
+            inside = [state.frame for state in visit.batch if not state.done]
+            found += [frame for frame in (*inside, visit.frame) if frame is not None and not frame.closed]
+        return found
 
     @staticmethod
     def _add_visits(frame: Frame, table: dict[str, list[Amount]]) -> list[Amount]:
         """Add the node runs of a frame's own nodes to a table; return what was spent in the frame in all."""
         total: list[Amount] = list(frame.spent or _nothing())
         where = names(frame.path)
-        for key, count in frame.visits.items():
+        earlier = frame.earlier or {}
+        for key, all_visits in frame.visits.items():
+            count = all_visits - earlier.get(key, 0)
             name, retries = (key, False) if isinstance(key, str) else (key[0], key[1] == "retries")
             spent = table.setdefault("/".join((*where, name)), _nothing())
             for dimension in (RUNS, RETRIES) if retries else (RUNS,):

@@ -169,9 +169,7 @@ class Run(Generic[C]):
     def spent(self) -> Spending:
         """What the run has spent so far; the table by edge names what has closed."""
         fold = self._runner.fold
-        root = fold.root
-        total = Budget() if root is None else budget_of(root.meter.spent)
-        return Spending(total, fold.spending, fold.spent_by_edge.copy)
+        return Spending(budget_of(fold.total()), fold.spending, fold.spent_by_edge.copy)
 
     # --- people ---
 

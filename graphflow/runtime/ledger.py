@@ -26,6 +26,7 @@ Snapshot: TypeAlias = "tuple[tuple[Meter, Amounts, Amounts], ...]"
 
 RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
 _ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
+ONE_RUN: Final[Amounts] = (1, 0, 0, 0, 0, 0)
 
 
 class Meter:

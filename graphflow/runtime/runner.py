@@ -43,7 +43,7 @@ from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
 from graphflow.runtime.advance import Fold
-from graphflow.runtime.body import BLOCKED, Body, resumed
+from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CancelBody,
@@ -134,6 +134,9 @@ class Runner:
         self._resting_since: float | None = None
         self._awake = 0
         self._lock = anyio.Lock()
+        self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
+        self._recording = False
+        self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._news: list[anyio.Event] = []
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
         self._stopping = False
@@ -155,6 +158,8 @@ class Runner:
                 root.tasks, root.hosted = tasks, True
                 for fact in facts:
                     await self.record(fact)
+                if self._timers and not over.is_set():
+                    self._need_timer_task()  # those that the last session left
                 try:
                     await over.wait()
                 except BaseException as error:  # whoever runs this session wants it to stop
@@ -181,8 +186,9 @@ class Runner:
         for group in self._groups.values():
             if group.closed is not None:
                 group.closed.set()
-        if self._timing is not None:
-            self._timing.cancel()
+        for scope in (self._timing, *self._asking):
+            if scope is not None:
+                scope.cancel()
         if self._over is not None:
             self._over.set()
 
@@ -202,12 +208,19 @@ class Runner:
         if self._journal is None:
             self.record_now(fact)
             return
-        async with self._lock:
-            made = self._advance(fact)
+        with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
+            async with self._lock:
+                self._soon.append(fact)
+                await self._store(self._journal)
+
+    async def _store(self, journal: Journal) -> None:
+        """Advance the fold by what is to be recorded, in order."""
+        while self._soon:
+            made = self._advance(self._soon.popleft())
             if made is not None:
                 entry, commands = made
                 try:
-                    await self._journal.append(self.run_id, entry)
+                    await journal.append(self.run_id, entry)
                 except Exception as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
                     return
@@ -216,6 +229,10 @@ class Runner:
 
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is no journal to wait for."""
+        if self._recording:
+            self._soon.append(fact)  # a listener's doing: its turn comes when this record is done
+            return
+        self._recording = True
         made = self._advance(fact)
         if made is not None:
             entry, commands = made
@@ -223,14 +240,28 @@ class Runner:
                 self._publish(entry)
             if commands:
                 self._carry_out(commands)
+        self._recording = False
+        if self._soon:
+            self.record_now(self._soon.popleft())
 
     def record_soon(self, fact: Fact) -> None:
-        """Record from where nothing can be awaited."""
+        """Record from where nothing can be awaited; nothing is recorded between sessions."""
         tasks = self._groups[0].tasks
-        if self._journal is None or tasks is None:
+        if tasks is None:
+            return
+        if self._journal is None:
             self.record_now(fact)
         else:
-            tasks.start_soon(self.record, fact)
+            self._soon.append(fact)
+            self._awake += 1
+            tasks.start_soon(self._flush, self._journal)
+
+    async def _flush(self, journal: Journal) -> None:
+        """Record what was put off, unless somebody else has done so meanwhile."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._store(journal)
+        self.awake(-1)
 
     def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
         if self.crash is not None:
@@ -257,6 +288,9 @@ class Runner:
                     self._listeners.remove(listener)
                     self._listener_failed(listener, error, entry.at)
                     break
+                except (KeyboardInterrupt, SystemExit) as error:
+                    self._crashed(error)
+                    return
 
     def _listener_failed(self, listener: Listener, error: Exception, at: float) -> None:
         name = getattr(listener, "__qualname__", type(listener).__qualname__)
@@ -395,8 +429,8 @@ class Runner:
         path = command.path
         if path in self._doomed:
             self._doomed.discard(path)
-            self._awake -= 1
             await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
+            self.awake(-1)
             return
         body = Body(self, command)
         body.scope = scope
@@ -435,9 +469,9 @@ class Runner:
                 self.errors[path] = error
             failure = failure_of(error, *_bound_of(error))
         except BaseException as error:
-            if not isinstance(error, self._cancelled_class()) or self.crash is not None:
+            if not isinstance(error, cancelled_classes()) or self.crash is not None:
                 self._bodies.pop(path, None)
-                if not isinstance(error, self._cancelled_class()):
+                if not isinstance(error, cancelled_classes()):
                     self._crashed(error)
                     return
                 raise
@@ -445,25 +479,17 @@ class Runner:
         if waited:
             group.takers += 1
         self._bodies.pop(path, None)
-        self._awake -= 1
+        body.ended = True
         fact = NodeReturned(path, command.turn, command.attempt, outcome, failure, cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:
             await self._warn(body, cancelled)
         if self._journal is None:
             self.record_now(fact)
         else:
-            with anyio.CancelScope(shield=True):
-                await self.record(fact)
-        if not self._awake and self._timers:
-            self._asleep()
+            await self.record(fact)
+        self.awake(-1)
         if cancelled is not None and scope.cancel_called:
             raise cancelled
-
-    @staticmethod
-    def _cancelled_class() -> tuple[type[BaseException], ...]:
-        import asyncio
-
-        return (anyio.get_cancelled_exc_class(), asyncio.CancelledError)
 
     async def _in_thread(self, body: Body, command: StartBody) -> Any:
         node = command.node
@@ -485,8 +511,7 @@ class Runner:
             await self._warned(path, "loop_blocked", text)
 
     async def _warned(self, path: Path, kind: Any, text: str) -> None:
-        with anyio.CancelScope(shield=True):
-            await self.record(Warned(path, kind, text))
+        await self.record(Warned(path, kind, text))
 
     def _cancel(self, body: Body) -> None:
         body.cancel()
@@ -502,20 +527,27 @@ class Runner:
         self._hand_over(group)
         skip: str | None = None
         failure = None
-        try:
-            found = self._before(command.state)
-            answer: object = await found if inspect.isawaitable(found) else found
-            if isinstance(answer, Skip):
-                skip = answer.reason
-            elif answer is not None:
-                msg = f"a before= hook returns None or Skip(reason), not {answer!r}."
-                raise UsageError(msg)
-        except Exception as error:  # noqa: BLE001 - whatever a hook raises is a fact
-            self.errors[command.path] = error
-            failure = failure_of(error)
+        with anyio.CancelScope() as scope:
+            self._asking.add(scope)
+            try:
+                found = self._before(command.state)
+                answer: object = await found if inspect.isawaitable(found) else found
+                if isinstance(answer, Skip):
+                    skip = answer.reason
+                elif answer is not None:
+                    msg = f"a before= hook returns None or Skip(reason), not {answer!r}."
+                    raise UsageError(msg)
+            except Exception as error:  # noqa: BLE001 - whatever a hook raises is a fact
+                self.errors[command.path] = error
+                failure = failure_of(error)
+            except (KeyboardInterrupt, SystemExit) as error:
+                self._crashed(error)
+            finally:
+                self._asking.discard(scope)
         group.takers += 1
-        self._awake -= 1
-        await self.record(HookAnswered(command.path, skip, failure))
+        if not scope.cancelled_caught:
+            await self.record(HookAnswered(command.path, skip, failure))
+        self.awake(-1)
 
     # --- time ---
 

@@ -16,7 +16,7 @@ from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
 from graphflow.runtime.commands import Command
-from graphflow.runtime.ledger import Meter
+from graphflow.runtime.ledger import Amounts, Meter
 
 Inbox = tuple[Message, ...]
 
@@ -96,8 +96,10 @@ class Frame:
     owner: Visit | None = None
     call: int = -1  # the position in the owner's batch; -1 for a nested graph and the root
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
+    opened: Path = ()  # for a call, the path under which it is said to open and close
     grant: Budget | None = None  # of a split account
     visits: dict[Any, int] = field(default_factory=dict[Any, int])
+    earlier: dict[Any, int] | None = None  # what of `visits` an earlier attempt has made, and accounted for
     token: Token | None = None
     detached: list[Scope] = field(default_factory=list["Scope"])  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
@@ -167,6 +169,7 @@ class CallState:
     updates: list[Written] = field(default_factory=list[Written])
     done: bool = False
     started: bool = False
+    hop: int = 0  # which traversal of its edge it is
 
 
 @dataclass(slots=True, eq=False)
@@ -191,8 +194,9 @@ class Visit:
     batch: tuple[CallState, ...] = ()
     frame: Frame | None = None
     inner_visits: dict[Any, int] | None = None  # kept over a nested graph's attempts, so that paths stay unique
+    called: dict[tuple[int, int], dict[Any, int]] | None = None  # the same for its calls, by turn and position
     slot: bool = False  # whether it holds one of the run's slots
-    naps: set[int] | None = None  # the timers of its sleeps, this turn
+    naps: dict[str, int] | None = None  # the timers of its sleeps by key, this turn
     due: list[Command] | None = None  # what its body may go on with once it holds a slot
     question: str = ""
     asked: str = ""
@@ -202,6 +206,22 @@ class Visit:
         default_factory=dict[str, tuple[Any, ...]]
     )  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
+
+
+class Waiting(NamedTuple):
+    """Somebody who waits for what others may give back.
+
+    Attributes:
+        visit: who waits.
+        attempt: tries again and tells whether the wait is over; its argument says that this is the last try.
+        wanted: what for.
+        key: the effect's key, or "" for a node run.
+    """
+
+    visit: Visit
+    attempt: Callable[[bool], bool]
+    wanted: Amounts
+    key: str
 
 
 @dataclass(slots=True, eq=False)

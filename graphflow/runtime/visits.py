@@ -33,7 +33,7 @@ from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.join import Join
 from graphflow.runtime.commands import AskHook
-from graphflow.runtime.core import Core, group_of
+from graphflow.runtime.core import Core, group_of, whereabouts
 from graphflow.runtime.ledger import RETRIES, RUNS, Meter
 from graphflow.runtime.tables import Inbox, Standing, Token, Trouble, Visit, Written
 
@@ -62,7 +62,8 @@ class Visits(Core):
             seen = token.counters.visits.get(name, 0)
             if seen >= limit:
                 token.at = name
-                self.hit_bound(token, self.refuse(frame.path, "max_visits", limit, f"a further visit of {name!r}"))
+                wanted = f"a further visit of {name!r}"
+                self.hit_bound(token, self.refuse(whereabouts(token), "max_visits", limit, wanted))
                 return
             token.counters.visits[name] = seen + 1
         lanes = token.lanes
@@ -97,14 +98,14 @@ class Visits(Core):
                 code="failed", text=f"the before= hook raised: {fact.failure.text}", path=path_text(visit.path),
                 error_type=fact.failure.error_type,
             )  # fmt: skip
-            self._forget(visit)
+            self.forget(visit)
             self.fail(visit.token, Trouble(reason, fact.failure))
         elif fact.skip is None:
             self._pay_and_start(visit)
         else:
             reason = Reason(code="skipped", text=fact.skip, path=path_text(visit.path))
             self.decisions.append(NodeSkipped(visit.path, reason))
-            self._forget(visit)
+            self.forget(visit)
             token = visit.token
             if token.frame.is_node:
                 self.finish_node_frame(token, Report.failed(reason))
@@ -134,7 +135,7 @@ class Visits(Core):
         limit = refusing.granted[RUNS]
         assert limit is not None  # noqa: S101 - it refused
         reason = self.refuse(visit.path, "node_runs", float(limit), f"a run of {visit.station.name!r}")
-        self._forget(visit)
+        self.forget(visit)
         visit.token.at = visit.station.name
         self.hit_bound(visit.token, reason)
 
@@ -317,12 +318,7 @@ class Visits(Core):
         try:
             route = self.route(token, out, inbox, visit.path, context)
         except Exception as error:  # noqa: BLE001 - a user's predicate may raise anything
-            error.add_note(f"raised by a condition on an edge that leaves {name!r}: {route_text(out)}")
-            trouble = self.trouble("failed", error, visit.path)
-            reason = trouble.reason.model_copy(
-                update={"text": f"a condition on an edge that leaves {name!r} raised: {trouble.reason.text}"}
-            )
-            self.attempt_failed(visit, Trouble(reason, trouble.failure))
+            self.attempt_failed(visit, self.route_trouble(error, out, name, visit.path))
             return
         self._commit(token, context, written)
         self.end_visit(visit, "completed")
@@ -347,13 +343,17 @@ class Visits(Core):
     def end_visit(self, visit: Visit, status: VisitStatus, reason: Reason | None = None) -> None:
         """Say that a visit has ended, and forget it."""
         self.decisions.append(NodeEnded(visit.path, status, reason))
-        self._forget(visit)
+        self.forget(visit)
 
-    def _forget(self, visit: Visit) -> None:
+    def forget(self, visit: Visit) -> None:
+        """Forget a visit: nothing of it is left to do."""
         visit.standing = Standing.ENDED
         self.visits.pop(visit.path, None)
         if visit.token.visit is visit:
             visit.token.visit = None
+        if not visit.started:  # it has a number, but cost no node run
+            table, key = visit.token.frame.visits, (visit.station.name, "unstarted")
+            table[key] = table.get(key, 0) - 1
 
     # --- turns ---
 
@@ -487,13 +487,3 @@ class Visits(Core):
         visit.used = None
         self.decisions.append(NodeRetried(visit.path, visit.attempt, reason))
         self._begin(visit)
-
-
-def route_text(out: Out) -> str:
-    """Name the conditions of a statement, for an error."""
-    if isinstance(out, NextOut):
-        return str(out.edge.name)
-    if isinstance(out, MapOut):
-        return f"over={getattr(out.over, '__name__', out.over)!r}"
-    edges = out.edges if isinstance(out, ForkOut) else out.cases
-    return ", ".join(f"{edge.name} if {edge.label}" for edge in edges if edge.test is not None)

@@ -20,7 +20,7 @@ from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Message
 from graphflow.nodes.edges import Terminal
 from graphflow.runtime.commands import CloseGroup, OpenGroup, SetTimer
-from graphflow.runtime.core import Core, group_of, impossible
+from graphflow.runtime.core import Core, group_of, impossible, whereabouts
 from graphflow.runtime.tables import Closing, Counters, Domain, Frame, Inbox, Scope, Token, Trouble, Written
 
 
@@ -37,11 +37,11 @@ class Walk(Core):
             if name is not None:
                 self._leave_nowhere(token, name, inbox)
         else:
-            path = (*token.frame.path, Segment(name)) if name is not None else token.frame.path
+            path = whereabouts(token) if name is not None else token.frame.path
             try:
                 route = self.route(token, out, inbox, path, token.context)
             except Exception as error:  # noqa: BLE001 - a user's predicate may raise anything
-                self.fail(token, self.trouble("failed", error, path))
+                self.fail_at(token, name or "START", self.route_trouble(error, out, name, path))
                 return
             self.follow(token, out, route, inbox, path)
 
@@ -68,6 +68,14 @@ class Walk(Core):
                 return _frozen_items(tuple(out.over(state)))
             case NextOut():
                 return out.edge
+
+    def route_trouble(self, error: Exception, out: Out, name: str | None, path: Path) -> Trouble:
+        """Make a failure of a condition that raised, blamed on the node that its edge leaves."""
+        source = repr(name) if name is not None else "START"
+        error.add_note(f"raised by a condition on an edge that leaves {source}: {_route_text(out)}")
+        trouble = self.trouble("failed", error, path)
+        text = f"a condition on an edge that leaves {source} raised ({_route_text(out)}): {trouble.reason.text}"
+        return trouble._replace(reason=trouble.reason.model_copy(update={"text": text}))
 
     def follow(self, token: Token, out: Out, route: Any, inbox: Inbox, path: Path) -> None:
         """Move a token on over the edges that were found."""
@@ -110,7 +118,7 @@ class Walk(Core):
         self.move(token, edge, inbox)
 
     def _refused(self, token: Token, code: Code, limit: int, wanted: str) -> None:
-        self.hit_bound(token, self.refuse(token.frame.path, code, float(limit), wanted))
+        self.hit_bound(token, self.refuse(whereabouts(token), code, float(limit), wanted))
 
     def move(self, token: Token, edge: Edge, inbox: Inbox) -> None:
         """Let a token arrive where an edge leads."""
@@ -389,6 +397,7 @@ class Walk(Core):
         if before is not None and conflict is None:
             token.updates = before + (token.updates or [])
         edge = self._entry(scope, arrived, join)
+        self._forget_timer(scope)
         if scope.live and scope.out.losers == "cancel":
             self._cancel_losers(scope)
         if scope.live:
@@ -412,12 +421,16 @@ class Walk(Core):
         first = scope.out.edges[0] if isinstance(scope.out, ForkOut) else scope.out.edge
         return Edge(first.name._replace(target=join if isinstance(join, str) else None), first.source, join)
 
-    def scope_closed(self, scope: Scope) -> None:
-        """Say that a scope has closed."""
+    def _forget_timer(self, scope: Scope) -> None:
+        """Stop the time of a quorum that has been met, or that nobody waits for any more."""
         if scope.timer is not None:
             self.busy -= 1
             self.drop_timer(scope.timer)
             scope.timer = None
+
+    def scope_closed(self, scope: Scope) -> None:
+        """Say that a scope has closed."""
+        self._forget_timer(scope)
         join = scope.out.region.join
         name = join if isinstance(join, str) else None
         self.decisions.append(ScopeClosed(scope.path, name, len(scope.arrived), len(scope.failed)))
@@ -504,3 +517,13 @@ def _frozen_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
         msg = f"a map's items could be changed by their lanes: at {found[0]}, {found[1]}; use {found[2]}."
         raise ContractError(msg)
     return items
+
+
+def _route_text(out: Out) -> str:
+    """Name the conditions of a statement, for an error."""
+    if isinstance(out, NextOut):
+        return str(out.edge.name)
+    if isinstance(out, MapOut):
+        return f"over={getattr(out.over, '__name__', out.over)!r}"
+    edges = out.edges if isinstance(out, ForkOut) else out.cases
+    return ", ".join(f"{edge.name} if {edge.label}" for edge in edges if edge.test is not None)

@@ -207,14 +207,15 @@ class _Map:
         self.around = {place: graph for (graph, _), place in self.within.items()}
         self.edges = {(edge.graph, edge.name): edge.id for edge in drawing.edges}
         self.graphs = {graph.id for graph in drawing.graphs}
-        self.known: dict[Path, str | None] = {(): self.root}
 
     def place(self, path: Path) -> str | None:
         """Return the id of the node or graph that a path names, or None."""
-        if path not in self.known:
-            above = self.place(path[:-1])
-            self.known[path] = None if above is None else self._below(above, path[-1])
-        return self.known[path]
+        place: str | None = self.root
+        for segment in path:
+            if place is None:
+                break
+            place = self._below(place, segment)
+        return place
 
     def _below(self, above: str, segment: Segment) -> str | None:
         """Find a segment below another: a callee stands beside its caller, all else inside the graph."""

@@ -36,6 +36,9 @@ MOST_SIBLINGS: Final = 12
 
 NAME: Final = 40
 
+MOST_SIGNS: Final = 8
+"""How many characters stand in one column at most; in some scripts more than one does."""
+
 LEAST_SECONDS: Final = 0.001
 """Less is not shown."""
 
@@ -81,7 +84,7 @@ class _Row:
     refused: Counter[str] = field(default_factory=Counter[str])
     total: Tally = field(default_factory=Tally)
     runs: int = 0
-    below: list[_Row] = field(default_factory=list["_Row"])
+    below: dict[Segment, _Row] = field(default_factory=dict[Segment, "_Row"])
     odd: bool = False
 
 
@@ -108,7 +111,9 @@ def run_tree(events: Iterable[Event], *, ascii: bool = False, width: int = 100) 
 
 
 def _fitted(line: str, *, ascii: bool, width: int) -> str:
-    safe = visible(line)  # names are escaped where they are cut; this holds for whatever else an event brings
+    # Names are escaped where they are cut; this holds for whatever else an event brings. What could never be seen is
+    # not looked at: the lines of a deep tree are long.
+    safe = visible(line[: width * MOST_SIGNS])
     return clip(plain(safe), width, "...") if ascii else clip(safe, width)
 
 
@@ -117,19 +122,18 @@ class _Tree:
 
     def __init__(self) -> None:
         self.root = _Row(Segment("run"), None, "running")
-        self.rows: dict[Path, _Row] = {(): self.root}
+        self.rows = [self.root]
         self.at = 0.0
 
     def row(self, path: Path) -> _Row:
         """Return the row of a path; rows above it that no event spoke of are made too."""
-        known = len(path)
-        while path[:known] not in self.rows:
-            known -= 1
-        row = self.rows[path[:known]]
-        for length in range(known + 1, len(path) + 1):
-            made = _Row(path[length - 1], row, began=self.at)
-            row.below.append(made)
-            row = self.rows[path[:length]] = made
+        row = self.root
+        for segment in path:
+            inner = row.below.get(segment)
+            if inner is None:
+                inner = row.below[segment] = _Row(segment, row, began=self.at)
+                self.rows.append(inner)
+            row = inner
         return row
 
     def fold(self, event: Event) -> None:
@@ -185,7 +189,7 @@ class _Tree:
 
     def settle(self) -> None:
         """Mark the rows that are not in order, and those that stay open until the run is resumed."""
-        for row in reversed(self.rows.values()):  # a row is made after the one above it
+        for row in reversed(self.rows):  # a row is made after the one above it
             if row.status == "running" and row is not self.root and self.root.status != "running":
                 row.status = "open"
             row.odd = row.odd or row.status not in _IN_ORDER or bool(row.refused)
@@ -233,7 +237,7 @@ def _entries_of(row: _Row, *, ascii: bool) -> list[_Entry]:
     entries = [_Entry(f"{_SAYS.get(row.status, '!')} {row.words}")] if row.words else []
     entries += [_Entry(f"! {text}" + (f"  ×{times:,}" if times > 1 else "")) for text, times in row.refused.items()]
     groups: dict[tuple[str, bool], list[_Row]] = {}
-    for inner in row.below:
+    for inner in row.below.values():
         groups.setdefault((inner.segment.name, inner.segment.call is None), []).append(inner)
     for members in groups.values():
         if len(members) > MOST_SIBLINGS:

@@ -1,17 +1,20 @@
-"""How the cases play a graph: on a clock that jumps, into a journal in memory, with the standing laws held each time."""
+"""How the cases play a graph: on a clock that jumps, into a journal in memory, with the standing laws held."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import networkx as nx  # noqa: F401 - the checks import it when first used, and an import blocks the loop
+import networkx as nx
 
 from graphflow import Budget, Context, Graph, Reason, Result, Run, start
 from graphflow.events import Clock, Event, NodeEnded, NodeReentered, NodeSkipped, NodeStarted, Record, Refused
 from graphflow.model.ids import names, path_text
 from graphflow.runtime.advance import Fold
 from graphflow.testing import ManualClock, MemoryJournal, fold_again
+
+__all__ = ("Played", "nx", "play")
+# networkx is named here because an import blocks the loop, and the checks import it when they are first used.
 
 C = TypeVar("C", bound=Context)
 B = TypeVar("B")
@@ -103,7 +106,7 @@ async def play(
 
 
 def _hold(result: Result[Any], fold: Fold, records: tuple[Record, ...] | Any, events: list[Event]) -> None:
-    """One terminal event for each visit that started, no event after its visit's end, and one result when folded again."""
+    """Each visit that started ends once, and does nothing afterwards; folding again gives the same result."""
     assert fold.ended is not None
     assert fold.ended.status == result.status
     assert fold.context == result.context

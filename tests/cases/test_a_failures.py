@@ -84,14 +84,17 @@ def no_output(state: State[Notes]) -> None:
 
 
 def in_a_fork(bad: FunctionNode[Context], slow: FunctionNode[Context]) -> Graph[Notes]:
+    """Two branches that meet in a node."""
     return Graph("main", START >> source >> (bad, slow) >> end, end >> END, context=Notes)
 
 
 def in_a_fork_at_the_end(bad: FunctionNode[Context], slow: FunctionNode[Context]) -> Graph[Notes]:
+    """Two branches that meet at END."""
     return Graph("main", START >> source >> (bad, slow) >> END, context=Notes, leave=no_output)
 
 
 def in_a_nested_fork(bad: FunctionNode[Context], slow: FunctionNode[Context]) -> Graph[Notes]:
+    """One of the two branches is a graph."""
     inner = Graph("inner", START >> bad >> END, context=Notes)
     return Graph("main", START >> source >> (inner, slow) >> end, end >> END, context=Notes)
 
@@ -118,7 +121,7 @@ async def test_a1_a_stray_cancellation_of_one_branch_is_its_failure(shape: Shape
 
 
 async def test_a3_one_failing_branch_is_collected_beside_the_results() -> None:
-    """With `collect` the join runs once, with the results of the others and the failure as a report, in branch order."""
+    """With `collect` the join runs once, with the others' results and the failure as a report, in branch order."""
     p, q, r = sleeper("p", 0.01, "p"), raiser("q", ValueError("no luck"), 0.02), sleeper("r", 0.05, "r")
     graph = Graph("main", START >> source >> fork(p, q, r, failure="collect") >> end, end >> END, context=Notes)
 
@@ -229,29 +232,33 @@ async def test_a3_the_updates_of_a_failed_branch_are_dropped() -> None:
 
 
 def sequence(bad: FunctionNode[Context]) -> Graph[Notes]:
+    """One node after another."""
     return Graph("main", START >> source >> bad >> END, context=Notes)
 
 
 def branch(bad: FunctionNode[Context]) -> Graph[Notes]:
+    """A branch beside one that is slow."""
     return Graph("main", START >> source >> (bad, sleeper("q", 1.0)) >> end, end >> END, context=Notes)
 
 
 def deep(bad: FunctionNode[Context]) -> Graph[Notes]:
+    """Two graphs deep in a branch."""
     inner = Graph("inner", START >> bad >> END, context=Notes)
     middle = Graph("middle", START >> source >> inner >> END, context=Notes)
     return Graph("main", START >> source >> (middle, sleeper("q", 1.0)) >> end, end >> END, context=Notes)
 
 
 def lanes(bad: FunctionNode[Context]) -> Graph[Notes]:
+    """In each lane of a map."""
+
     def items(state: State[Context]) -> tuple[int, ...]:
         return (1, 2)
 
-    return Graph(
-        "main", START >> source, source.map(bad, over=items, join=end, max_items=2), end >> END, context=Notes
-    )
+    return Graph("main", START >> source, source.map(bad, over=items, join=end, max_items=2), end >> END, context=Notes)
 
 
 def fork_in_a_fork(bad: FunctionNode[Context]) -> Graph[Notes]:
+    """In a branch of a fork in a branch."""
     inner = source.named("inner") >> (bad, sleeper("r", 1.0)) >> end.named("meet")
     return Graph("main", START >> source >> (inner, sleeper("q", 1.0)) >> end, end >> END, context=Notes)
 
@@ -294,9 +301,7 @@ async def test_a5_the_error_of_a_callee_is_a_report_for_its_caller(place: str) -
         (report,) = state.values
         return f"{report.status}: {report.reason.text}"
 
-    graph = Graph(
-        "main", START >> boss >> END, boss.delegates(callee, max_hops=1), context=Notes, max_depth=1
-    )
+    graph = Graph("main", START >> boss >> END, boss.delegates(callee, max_hops=1), context=Notes, max_depth=1)
 
     played = await play(graph, Notes())
 
@@ -322,9 +327,7 @@ async def test_a7_a_hanging_sibling_does_not_hide_a_failure() -> None:
             raise
 
     error = ValueError("at once")
-    graph = Graph(
-        "main", START >> source >> (raiser("p", error, 0.01), q) >> END, context=Notes, leave=no_output
-    )
+    graph = Graph("main", START >> source >> (raiser("p", error, 0.01), q) >> END, context=Notes, leave=no_output)
 
     played = await play(graph, Notes(), clock=RealClock())
 
@@ -348,7 +351,9 @@ async def test_a7_a_failure_outside_ends_what_hangs_inside_a_graph() -> None:
         end >> END,
         context=Notes,
     )
-    graph = Graph("main", START >> source >> (raiser("p", ValueError("p"), 0.01), inner) >> end, end >> END, context=Notes)
+    graph = Graph(
+        "main", START >> source >> (raiser("p", ValueError("p"), 0.01), inner) >> end, end >> END, context=Notes
+    )
 
     played = await play(graph, Notes())
 

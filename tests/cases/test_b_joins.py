@@ -171,7 +171,7 @@ async def test_b5_a_node_with_plain_and_conditional_parents_runs_once(slow: str)
 
 
 async def test_b5_a_diamond_inside_a_branch_merges_before_the_join() -> None:
-    """A node inside the region that two branches can reach waits for both, runs once, and the join has its one input."""
+    """A node inside the region that two branches can reach waits for both and runs once, as one input of the join."""
     s, a, b, c = plain("s"), plain("a", 0.3), plain("b", 0.1), plain("c", 0.2)
     m, j = shows("m"), shows("j")
     graph = Graph("main", START >> s >> (a, b, c), (a, b) >> m >> j, c >> j >> END, context=Notes)
@@ -273,9 +273,7 @@ async def test_b9_arrivals_of_a_map_come_in_the_order_of_its_items() -> None:
         return f"{state.path[-1].lanes}: {state.values[0]}"
 
     s, e = plain("s"), shows("e")
-    graph = Graph(
-        "main", START >> s, s.map(w >> second, over=over, join=e, max_items=3) >> END, context=Notes
-    )
+    graph = Graph("main", START >> s, s.map(w >> second, over=over, join=e, max_items=3) >> END, context=Notes)
 
     played = await play(graph, Notes())
 
@@ -302,9 +300,7 @@ async def test_b9_a_map_inside_a_map_keeps_its_lanes_apart() -> None:
 
     s, total, table = plain("s"), Join("total", reduce=sum), Join("table")
     lane = row.map(cell, over=cells, join=total, max_items=2)
-    graph = Graph(
-        "main", START >> s, s.map(lane, over=rows, join=table, max_items=3) >> END, context=Notes
-    )
+    graph = Graph("main", START >> s, s.map(lane, over=rows, join=table, max_items=3) >> END, context=Notes)
 
     played = await play(graph, Notes())
 
@@ -400,9 +396,7 @@ async def test_b15_the_slower_branch_of_an_any_join_completes_unless_cancelled(l
         return "slow"
 
     s, fast, e = plain("s"), plain("fast", 0.01), shows("e")
-    graph = Graph(
-        "main", START >> s >> (fast, slow) >> Join("j", ANY, losers=losers) >> e >> END, context=Notes
-    )
+    graph = Graph("main", START >> s >> (fast, slow) >> Join("j", ANY, losers=losers) >> e >> END, context=Notes)
 
     played = await play(graph, Notes())
 
@@ -456,9 +450,7 @@ async def test_b15_a_quorum_that_can_no_longer_be_met_fails(failure: Any) -> Non
         raise ValueError("no")
 
     s, a = plain("s"), plain("a", 0.1)
-    graph = Graph(
-        "main", START >> s >> fork(a, breaker, failure=failure) >> Join("j", quorum(2)) >> END, context=Notes
-    )
+    graph = Graph("main", START >> s >> fork(a, breaker, failure=failure) >> Join("j", quorum(2)) >> END, context=Notes)
 
     played = await play(graph, Notes())
 

@@ -172,9 +172,7 @@ async def test_c3_two_cycles_through_one_node() -> None:
 async def test_c9_a_finished_node_runs_again_over_a_back_edge() -> None:
     """Both nodes of a loop run once for each round."""
     a, b = plain("a"), counts("b")
-    graph = Graph(
-        "main", START >> a >> b, b.choose(when(before(2), a, max_hops=1), default=END), context=Loop
-    )
+    graph = Graph("main", START >> a >> b, b.choose(when(before(2), a, max_hops=1), default=END), context=Loop)
 
     played = await play(graph, Loop())
 
@@ -272,9 +270,7 @@ async def test_c7_a_bound_goes_to_the_innermost_escalation(place: str) -> None:
             graph = Graph("main", START >> inner >> END, context=Loop, escalate=rescue)
         else:
             s, j = plain("s"), plain("j")
-            graph = Graph(
-                "main", START >> s >> (inner, plain("other", 9.0)) >> j >> END, context=Loop, escalate=rescue
-            )
+            graph = Graph("main", START >> s >> (inner, plain("other", 9.0)) >> j >> END, context=Loop, escalate=rescue)
 
     played = await play(graph, Loop())
 
@@ -374,7 +370,7 @@ async def test_c7_the_lanes_of_a_map_count_anew() -> None:
 
 
 async def test_c7_a_nested_activation_counts_anew() -> None:
-    """Each activation of a nested graph has its hops and visits for itself; the loop around it does not reset its own."""
+    """Each activation of a nested graph counts its hops and visits for itself."""
     n = plain("n", max_visits=1)
     inner = Graph("inner", START >> n >> END, context=Loop, max_hops=2)
     turn = counts("turn")

@@ -180,6 +180,11 @@ async def test_d5_a_graph_that_is_tried_again_starts_from_its_own_beginning() ->
         "inner/unsure:2": "completed",
     }
     assert played.result.spent.total.retries == 1
+    assert {name: spent.node_runs for name, spent in played.result.spent.by_node.items()} == {
+        "inner": 2,
+        "inner/first": 2,
+        "inner/unsure": 2,
+    }
 
 
 # --- D7 --------------------------------------------------------------------------------------------------------------
@@ -211,7 +216,8 @@ async def test_d7_two_calls_of_one_graph_pause_and_get_their_own_answers(order: 
         assert [question.text for question in waiting.questions] == ["what about one?", "what about two?"]
         for position in order:
             run.answer(waiting.questions[position].id, position + 1)
-            result = await run.result()
+            await run.result()
+        result = await run.result()
 
     assert result.output == ("one is 1", "two is 2")
     assert result.status == "completed"
@@ -239,7 +245,9 @@ async def test_d9_updates_flow_out_through_every_level() -> None:
         START >> plain("s") >> (appends("x", "x", 1.0), appends("y", "y")) >> plain("j") >> END,
         context=Outer,
     )
-    middle = Graph("middle", START >> appends("first", "first") >> deep >> appends("last", "last") >> END, context=Outer)
+    middle = Graph(
+        "middle", START >> appends("first", "first") >> deep >> appends("last", "last") >> END, context=Outer
+    )
 
     def items(state: State[Outer]) -> range:
         return range(2)

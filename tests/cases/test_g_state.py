@@ -63,7 +63,9 @@ def plain(name: str) -> FunctionNode[Context]:
     return nothing
 
 
-def writes(name: str, *, seconds: float = 0.0, declared: Sequence[str] | None = None, **fields: Any) -> FunctionNode[Keys]:
+def writes(
+    name: str, *, seconds: float = 0.0, declared: Sequence[str] | None = None, **fields: Any
+) -> FunctionNode[Keys]:
     """A node that takes its time, then writes fields."""
 
     @node(name=name, writes=declared)
@@ -79,6 +81,7 @@ def writes(name: str, *, seconds: float = 0.0, declared: Sequence[str] | None = 
 
 
 def forked(one: FunctionNode[Keys], two: FunctionNode[Keys]) -> Graph[Keys]:
+    """The two are branches of a fork."""
     return Graph("main", START >> plain("s") >> (one, two) >> plain("j") >> END, context=Keys)
 
 
@@ -89,6 +92,7 @@ def merged(one: FunctionNode[Keys], two: FunctionNode[Keys]) -> Graph[Keys]:
 
 
 def nested(one: FunctionNode[Keys], two: FunctionNode[Keys]) -> Graph[Keys]:
+    """The two stand in graphs, which are the branches."""
     a, b = (Graph(f"in_{body.name}", START >> body >> END, context=Keys) for body in (one, two))
     return Graph("main", START >> plain("s") >> (a, b) >> plain("j") >> END, context=Keys)
 
@@ -107,7 +111,9 @@ def called(one: FunctionNode[Keys], two: FunctionNode[Keys]) -> Graph[Keys]:
 
         return reports
 
-    return Graph("main", START >> j >> END, j.delegates(callee(one), callee(two), max_hops=1), context=Keys, max_depth=1)
+    return Graph(
+        "main", START >> j >> END, j.delegates(callee(one), callee(two), max_hops=1), context=Keys, max_depth=1
+    )
 
 
 SHAPES = {"fork": (forked, "j"), "merge": (merged, "m"), "nested": (nested, "j"), "batch": (called, "j")}
@@ -122,7 +128,11 @@ async def test_g1_two_branches_that_write_one_plain_field_conflict(place: str, v
 
     played = await play(shape(one, two), Keys(k=7))
 
-    assert (played.result.status, played.reason.code, played.reason.error_type) == ("failed", "conflict", "ConflictError")
+    assert (played.result.status, played.reason.code, played.reason.error_type) == (
+        "failed",
+        "conflict",
+        "ConflictError",
+    )
     assert played.reason.path == blamed
     assert re.search(r"'k' .*\('[^']*\ba\b[^']*', '[^']*\bb\b[^']*'\)", played.reason.text)
     assert played.result.context == Keys(k=7)
@@ -168,9 +178,7 @@ async def test_g1_two_lanes_that_write_one_plain_field_conflict() -> None:
         return range(2)
 
     s, j = plain("s"), plain("j")
-    graph = Graph(
-        "main", START >> s, s.map(writes("w", k=1), over=items, join=j, max_items=2) >> END, context=Keys
-    )
+    graph = Graph("main", START >> s, s.map(writes("w", k=1), over=items, join=j, max_items=2) >> END, context=Keys)
 
     played = await play(graph, Keys())
 

@@ -1,0 +1,266 @@
+"""The parts of the command line that need no process: the board, the progress, and what is printed."""
+
+import io
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphflow import END, START, Budget, Call, Context, Delegate, Graph, Json, Pause, State, Step, node, run_sync
+from graphflow.cli.board import Board
+from graphflow.cli.faults import BadUse, described, explained
+from graphflow.cli.inputs import as_json, budget_from, context_of
+from graphflow.cli.printing import Screen, Stream, safe
+from graphflow.cli.progress import line_of, progress_on
+from graphflow.cli.results import as_text, jsonable, to_json
+from graphflow.errors import InternalError
+from graphflow.events import Event
+from graphflow.model.budget import ADDITIVE
+
+
+class Case(Context):
+    question: str = ""
+    data: Json = None
+
+
+@node
+async def boss(state: State[Case]) -> object:
+    return Delegate(Call("hand", "one"), Call("hand", "two")) if state.turn == 0 else "done"
+
+
+@node(retries=1)
+async def hand(state: State[Case], step: Step) -> str:
+    await step.effect("call", lambda: "x", cost=Budget(model_calls=1))
+    raise ValueError("no\x1b[2J")
+
+
+@node
+async def fetch(state: State[Case]) -> str:
+    return "fetched"
+
+
+@node
+async def asker(state: State[Case]) -> object:
+    return Pause("May I?") if state.turn == 0 else state.inbox[0].value
+
+
+def events_of(graph: Graph[Case]) -> list[Event]:
+    """All that happens in a run of a graph."""
+    events: list[Event] = []
+    run_sync(graph, Case(), listeners=[events.append])
+    return events
+
+
+BUDGET = Budget(node_runs=40, model_calls=9, usd="0.50", seconds=60)
+TEAM = Graph(
+    "team", START >> boss, boss.delegates(hand, max_hops=2), boss >> END, context=Case, budget=BUDGET, max_depth=1
+)
+CROWD = Graph(
+    "crowd", START.map(fetch, over=lambda _: range(20), join=boss, max_items=20), boss.delegates(hand, max_hops=2),
+    boss >> END, context=Case, max_depth=1,
+)  # fmt: skip
+ASKS = Graph("asks", START >> asker >> END, context=Case)
+
+
+@pytest.mark.parametrize("graph", [TEAM, CROWD, ASKS], ids=lambda graph: graph.name)
+def test_the_board_counts_every_visit(graph: Graph[Case]) -> None:
+    """However many visits, a node has one row; at the end nothing runs but what waits."""
+    board = Board()
+
+    events = events_of(graph)
+    for event in events:
+        board.fold(event)
+
+    kinds = [event.kind for event in events]
+    assert sum(row.started for row in board.rows.values()) == kinds.count("node_started")
+    assert sum(row.retries for row in board.rows.values()) == kinds.count("node_retried")
+    assert sum(row.running for row in board.rows.values()) == 0
+    assert sum(row.waiting for row in board.rows.values()) == kinds.count("paused")
+    assert board.node_runs == kinds.count("node_started") + kinds.count("node_retried")
+    assert len(board.rows) <= len(graph.nodes)
+
+
+def test_the_board_shows_who_works_for_whom() -> None:
+    """A callee hangs below its caller; spending stands against the budget."""
+    board = Board()
+
+    for event in events_of(TEAM):
+        board.fold(event)
+
+    assert [line.text for line in board.lines(10, ascii=True)] == [
+        "`- + boss",
+        "   `- x hand  0 of 2 - 2 failed - 2 retries",
+    ]
+    assert board.spending(1.25) == "5 of 40 node runs · 4 of 9 model calls · 2 retries · $0 of $0.5 · 1.2 of 60 s"
+
+
+def test_a_small_terminal_keeps_what_went_wrong() -> None:
+    """Rows that do not fit are counted."""
+    board = Board()
+
+    for event in events_of(CROWD):
+        board.fold(event)
+
+    assert [line.text for line in board.lines(3, ascii=True)][-1] != "and 1 more"
+    assert [line.text.split()[-3:] for line in board.lines(2)][-1] == ["and", "3", "more"]
+    assert len(board.lines(2)) <= 2
+
+
+@pytest.mark.parametrize("graph", [TEAM, CROWD, ASKS], ids=lambda graph: graph.name)
+def test_a_line_of_progress_is_one_line(graph: Graph[Case]) -> None:
+    """Nothing that a name or an error holds moves the cursor."""
+    lines = [found[1] for event in events_of(graph) if (found := line_of(event)) is not None]
+
+    assert lines
+    assert all(line.isprintable() for line in lines)
+
+
+def test_what_recurs_is_told_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first visits of a node are told, then no more."""
+    err = io.StringIO()
+    monkeypatch.setattr("sys.stderr", err)
+    progress = progress_on(Screen(), quiet=False)
+    looping = next(event for event in events_of(TEAM) if event.kind == "node_started")
+
+    for _ in range(20):
+        progress(looping)
+
+    assert err.getvalue().count("boss starts") == 4
+    assert "more of this kind is not told" in err.getvalue()
+
+
+# --- printing --------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters()))
+def test_a_terminal_obeys_nothing_in_a_text(text: str) -> None:
+    """Of control characters only line ends and tabs get through."""
+    shown = safe(text)
+
+    assert all(
+        char.isprintable() or char in "\n\t" or char in "\u200c\u200d" or char.isspace()
+        for char in shown
+        if char.isascii()
+    )
+    assert "\x1b" not in shown
+    assert "\x9b" not in shown
+
+
+@given(st.text(st.characters()), st.sampled_from(["ascii", "utf-8", "latin-1", "cp1252", "utf-16"]))
+def test_a_stream_takes_any_text(text: str, encoding: str) -> None:
+    """Writing never raises, whatever the encoding."""
+    file = io.TextIOWrapper(io.BytesIO(), encoding)
+    stream = Stream(file)
+
+    stream.write(text)
+
+    assert stream.trouble is None
+    file.close()
+    stream.write("and nothing happens when it is closed")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        pytest.param("a\x1b", "a\x1b", id="text"),
+        pytest.param((1, "a"), '[\n  1,\n  "a"\n]', id="data"),
+        pytest.param(Decimal("0.10"), '"0.10"', id="decimal"),
+        pytest.param(b"\xff", "\"b'\\\\xff'\"", id="bytes"),
+        pytest.param(float("inf"), '"Infinity"', id="infinite"),
+        pytest.param(Context(), "", id="empty context"),
+    ],
+)
+def test_any_output_can_be_shown(value: object, shown: str) -> None:
+    """A text as it is, everything else as JSON."""
+    assert as_text(value) == shown
+
+
+def test_values_without_a_json_form_are_told_by_name() -> None:
+    """One odd value never loses a result."""
+
+    class Odd:
+        def __repr__(self) -> str:
+            raise ValueError
+
+    loop: list[Any] = []
+    loop.append(loop)
+
+    assert jsonable(loop) == "[[...]]"
+    assert "Odd" in json.loads(to_json(jsonable((Odd(), b"\xff"))))
+    assert json.loads(to_json(jsonable("\ud800"))) in {"\ud800", "'\\ud800'"}
+
+
+def test_numbers_may_be_very_large() -> None:
+    """Python refuses to write numbers of many digits in one way, and we in none."""
+    assert to_json({"a": 10**5000}).count("0") == 5000
+
+
+# --- what goes in ----------------------------------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.text(), JSON)
+def test_what_is_given_arrives_exactly(text: str, data: object) -> None:
+    """INPUT as it is, JSON as the value that it writes."""
+    made = context_of(Case, text, [f"data={json.dumps(data)}"])
+
+    assert made.question == text
+    assert json.loads(to_json(jsonable(made.data))) == data
+
+
+@given(st.text())
+def test_any_text_is_a_value(text: str) -> None:
+    """What is no JSON is text, and a field that wants a text gets it."""
+    made = context_of(Case, None, [f"question={text}"])
+
+    assert made.question in {text, as_json(text)}
+
+
+@given(st.dictionaries(st.sampled_from([*ADDITIVE[:-1]]), st.integers(0, 10**12)))
+def test_a_budget_is_what_was_written(amounts: dict[str, int]) -> None:
+    """Each dimension with its amount."""
+    made = budget_from([f"{name}={amount}" for name, amount in amounts.items()])
+
+    assert made == (Budget(**amounts) if amounts else None)  # type: ignore[arg-type]  # by name
+
+
+@given(st.lists(st.text()), st.text())
+def test_any_words_are_a_context_or_bad_use(sets: list[str], text: str) -> None:
+    """Nothing else is raised."""
+    try:
+        made = context_of(Case, text, sets)
+    except BadUse as error:
+        assert str(error)
+        return
+    assert isinstance(made, Case)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_members_of_a_group_are_told() -> None:
+    """An ExceptionGroup says little by itself."""
+    group = ExceptionGroup("many", [ValueError("a"), ExceptionGroup("more", [KeyError("b")])])
+
+    assert described(group).splitlines() == [
+        "ExceptionGroup: many (2 sub-exceptions)",
+        "  ValueError: a",
+        "  ExceptionGroup: more (1 sub-exception)",
+        "    KeyError: 'b'",
+    ]
+
+
+def test_a_bug_of_ours_asks_for_a_report() -> None:
+    """It is told apart from what the user can mend."""
+    code, said = explained(InternalError("two and two were five"))
+
+    assert code == 1
+    assert "please report it" in said
