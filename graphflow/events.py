@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -22,6 +23,7 @@ from pydantic import TypeAdapter
 
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Reason
+from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import State
@@ -490,11 +492,43 @@ def event_json(event: Event) -> str:
     except Exception:  # noqa: BLE001 - bytes, a cycle, a serializer of the user that raises
         body = {item.name: _plain_or_type(getattr(event.body, item.name)) for item in fields(event.body)}
     line = {"run": event.run, "seq": event.seq, "at": event.at, "kind": event.kind, "body": body}
-    return json.dumps(line, ensure_ascii=True)
+    try:
+        return json.dumps(line, allow_nan=False)
+    except ValueError:
+        return json.dumps(writable(line))
+
+
+def writable(data: Any) -> Any:
+    """Return JSON data with numbers that cannot be written as JSON, infinite or of thousands of digits, as text.
+
+    >>> writable({"a": [float("inf"), 1]})
+    {'a': ['inf', 1]}
+    """
+    match data:
+        case dict():
+            return {key: writable(value) for key, value in cast("dict[str, Any]", data).items()}
+        case list():
+            return [writable(value) for value in cast("list[Any]", data)]
+        case float() if not math.isfinite(data):
+            return str(data)
+        case int() if data.bit_length() > _MOST_BITS:
+            return hex(data)
+        case _:
+            return data
+
+
+_MOST_BITS = 14_000
+"""Python writes no longer number in decimal digits."""
 
 
 def _plain(value: object) -> Any:
-    return pydantic_core.to_jsonable_python(value, serialize_unknown=True, inf_nan_mode="strings", by_alias=True)
+    return pydantic_core.to_jsonable_python(value, fallback=_without_form, inf_nan_mode="strings", by_alias=True)
+
+
+def _without_form(value: object) -> Any:
+    if isinstance(value, FrozenDict):
+        return dict(cast("FrozenDict[Any, Any]", value))
+    return f"<{type(value).__qualname__}>"
 
 
 def _plain_or_type(value: object) -> Any:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from graphflow.events import read_event
 
 pytestmark = pytest.mark.may_block  # the command line is a process of its own: it writes where it runs
 
-TEAM: Final = '''
+TEAM: Final = r'''
 """A team for the tests of the command line."""
 import asyncio
 import time
@@ -87,6 +88,12 @@ async def leave(state: State[Case]):
     raise SystemExit(0)
 
 
+@node(name="evil\x1b[2J\r")
+async def evil(state: State[Case], step: Step) -> str:
+    step.emit("\a")
+    return "\x1b[31mred"
+
+
 def graph_of(name, *statements, **more):
     return Graph(name, *statements, context=Case, **more)
 
@@ -104,7 +111,7 @@ says = graph_of("says", START >> Human("approve", "What?", schema=str) >> END)
 endless = graph_of("endless", START >> echo >> note >> echo)
 leaves = graph_of("leaves", START >> leave >> END)
 crew = graph_of("crew", START.map(echo, over=lambda state: range(9), join=merge, failure="collect"), merge >> END)
-not_a_graph = 3
+evil = graph_of("evil\n", START >> evil >> END)
 '''
 
 
@@ -531,3 +538,76 @@ def test_help_is_no_error(capsys: Printed, words: list[str]) -> None:
     """Help goes to stdout."""
     assert main(words) == 0
     assert "Usage: graphflow" in capsys.readouterr().out
+
+
+# --- a terminal ------------------------------------------------------------------------------------------------------
+
+
+def test_a_terminal_gets_a_tree_that_obeys_no_name(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal progress is drawn; of control characters only those of the drawing itself are in it."""
+    out, err = Terminal(), Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    for name, stream in (("stdin", Terminal()), ("stdout", out), ("stderr", err)):
+        monkeypatch.setattr(sys, name, stream)
+
+    code = main(["run", team("evil"), "q"])
+
+    drawn = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", err.getvalue())
+    assert code == 0
+    assert r"- + evil\x1b[2J\r" in drawn.replace("`", "").replace("|", "")
+    assert r"says: \x07" in drawn
+    assert {char for char in drawn if not char.isprintable()} <= {"\n", "\r"}
+    assert out.getvalue() == "\\x1b[31mred\n"
+
+
+def test_a_tree_stays_as_lines_when_the_run_is_over(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was drawn last can be read afterwards, the spending below it."""
+    err = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    for name, stream in (("stdin", Terminal()), ("stdout", io.StringIO()), ("stderr", err)):
+        monkeypatch.setattr(sys, name, stream)
+
+    main(["run", team("team"), "q", "--events", "run.jsonl"])
+
+    last = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", err.getvalue()).rpartition("team\n")[2]
+    assert last.startswith("`- + lead\n   |- + worker\n   `- + helper\n3 of 10 node runs - 1 of 4 tool calls - ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "numbers.py", "q"], "Numbers.count is none: give it with --set count=VALUE"),
+        (["run", "numbers.py"], "the context Numbers needs more: count (--set count=VALUE)"),
+        (["run", "numbers.py", "--set", "count=1", "--set", "pair=[1]"], "refuses together: Value error, no pair"),
+        (["run", "numbers.py:empty", "q"], "the context Context has no fields, so there is nothing that takes INPUT"),
+    ],
+)
+def test_contexts_that_take_no_input_say_so(team: Team, capsys: Printed, words: list[str], said: str) -> None:
+    """Every context says how it is filled."""
+    Path("numbers.py").write_text(NUMBERS, "utf-8")
+
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+NUMBERS: Final = """
+from graphflow import END, START, Context, Graph, State, node
+from pydantic import model_validator
+
+class Numbers(Context):
+    count: int
+    pair: tuple[int, ...] = (1, 2)
+
+    @model_validator(mode="after")
+    def _paired(self):
+        if len(self.pair) != 2:
+            raise ValueError("no pair")
+        return self
+
+@node
+async def work(state):
+    return 1
+
+graph = Graph("numbers", START >> work >> END, context=Numbers)
+empty = Graph("empty", START >> work >> END, context=Context)
+"""

@@ -3,22 +3,45 @@
 import io
 import json
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphflow import END, START, Budget, Call, Context, Delegate, Graph, Json, Pause, State, Step, node, run_sync
+from graphflow import (
+    END,
+    START,
+    Budget,
+    Call,
+    Context,
+    Delegate,
+    FrozenDict,
+    Graph,
+    Json,
+    Pause,
+    Reason,
+    Report,
+    State,
+    Step,
+    node,
+    run_sync,
+)  # fmt: skip
 from graphflow.cli.board import Board
 from graphflow.cli.faults import BadUse, described, explained
 from graphflow.cli.inputs import as_json, budget_from, context_of
 from graphflow.cli.printing import Screen, Stream, safe
 from graphflow.cli.progress import line_of, progress_on
 from graphflow.cli.results import as_text, jsonable, to_json
+from graphflow.cli.running import recorder
 from graphflow.errors import InternalError
-from graphflow.events import Event
+from graphflow.events import Emitted, Event, event_json, read_event
 from graphflow.model.budget import ADDITIVE
+
+
+class Priced(Report):
+    price: int
 
 
 class Case(Context):
@@ -28,22 +51,26 @@ class Case(Context):
 
 @node
 async def boss(state: State[Case]) -> object:
+    """Delegates twice."""
     return Delegate(Call("hand", "one"), Call("hand", "two")) if state.turn == 0 else "done"
 
 
 @node(retries=1)
 async def hand(state: State[Case], step: Step) -> str:
+    """Fails, twice."""
     await step.effect("call", lambda: "x", cost=Budget(model_calls=1))
     raise ValueError("no\x1b[2J")
 
 
 @node
 async def fetch(state: State[Case]) -> str:
+    """Gives a text."""
     return "fetched"
 
 
 @node
 async def asker(state: State[Case]) -> object:
+    """Asks a person."""
     return Pause("May I?") if state.turn == 0 else state.inbox[0].value
 
 
@@ -94,7 +121,7 @@ def test_the_board_shows_who_works_for_whom() -> None:
         "`- + boss",
         "   `- x hand  0 of 2 - 2 failed - 2 retries",
     ]
-    assert board.spending(1.25) == "5 of 40 node runs · 4 of 9 model calls · 2 retries · $0 of $0.5 · 1.2 of 60 s"
+    assert board.spending(1.25) == "5 of 40 node runs · 4 of 9 model calls · 2 retries · $0 of $0.50 · 1.2 of 60 s"
 
 
 def test_a_small_terminal_keeps_what_went_wrong() -> None:
@@ -104,9 +131,8 @@ def test_a_small_terminal_keeps_what_went_wrong() -> None:
     for event in events_of(CROWD):
         board.fold(event)
 
-    assert [line.text for line in board.lines(3, ascii=True)][-1] != "and 1 more"
-    assert [line.text.split()[-3:] for line in board.lines(2)][-1] == ["and", "3", "more"]
-    assert len(board.lines(2)) <= 2
+    assert len(board.lines(3)) == 3
+    assert [line.text for line in board.lines(2, ascii=True)] == ["`- + fetch  20 of 20", "and 2 more"]
 
 
 @pytest.mark.parametrize("graph", [TEAM, CROWD, ASKS], ids=lambda graph: graph.name)
@@ -169,8 +195,15 @@ def test_a_stream_takes_any_text(text: str, encoding: str) -> None:
         pytest.param((1, "a"), '[\n  1,\n  "a"\n]', id="data"),
         pytest.param(Decimal("0.10"), '"0.10"', id="decimal"),
         pytest.param(b"\xff", "\"b'\\\\xff'\"", id="bytes"),
-        pytest.param(float("inf"), '"Infinity"', id="infinite"),
+        pytest.param(float("inf"), '"inf"', id="infinite"),
         pytest.param(Context(), "", id="empty context"),
+        pytest.param(Report(finding="so", action_needed="go"), "so\naction needed: go", id="report"),
+        pytest.param(
+            Report.failed(Reason(code="tokens", text="no more", path="a", limit=9)),
+            "failed: a: tokens: no more (limit 9)",
+            id="failed report",
+        ),
+        pytest.param(Priced(finding="so", price=3), 'so\n{\n  "price": 3\n}', id="report of one's own"),
     ],
 )
 def test_any_output_can_be_shown(value: object, shown: str) -> None:
@@ -189,13 +222,13 @@ def test_values_without_a_json_form_are_told_by_name() -> None:
     loop.append(loop)
 
     assert jsonable(loop) == "[[...]]"
-    assert "Odd" in json.loads(to_json(jsonable((Odd(), b"\xff"))))
-    assert json.loads(to_json(jsonable("\ud800"))) in {"\ud800", "'\\ud800'"}
+    assert jsonable((Odd(), 1)) == ["<Odd>", 1]
+    assert json.loads(to_json(jsonable("\ud800"))) == "\ud800"
 
 
 def test_numbers_may_be_very_large() -> None:
-    """Python refuses to write numbers of many digits in one way, and we in none."""
-    assert to_json({"a": 10**5000}).count("0") == 5000
+    """Python writes no number of thousands of digits, and JSON none that is not finite: they become text."""
+    assert json.loads(to_json({"a": 16**5000, "b": [float("nan")]})) == {"a": f"0x1{'0' * 5000}", "b": ["nan"]}
 
 
 # --- what goes in ----------------------------------------------------------------------------------------------------
@@ -229,7 +262,7 @@ def test_a_budget_is_what_was_written(amounts: dict[str, int]) -> None:
     """Each dimension with its amount."""
     made = budget_from([f"{name}={amount}" for name, amount in amounts.items()])
 
-    assert made == (Budget(**amounts) if amounts else None)  # type: ignore[arg-type]  # by name
+    assert made == (Budget(**cast("Any", amounts)) if amounts else None)
 
 
 @given(st.lists(st.text()), st.text())
@@ -237,8 +270,7 @@ def test_any_words_are_a_context_or_bad_use(sets: list[str], text: str) -> None:
     """Nothing else is raised."""
     try:
         made = context_of(Case, text, sets)
-    except BadUse as error:
-        assert str(error)
+    except BadUse:
         return
     assert isinstance(made, Case)
 
@@ -264,3 +296,31 @@ def test_a_bug_of_ours_asks_for_a_report() -> None:
 
     assert code == 1
     assert "please report it" in said
+
+
+def test_a_recorder_survives_what_it_cannot_write(tmp_path: Path) -> None:
+    """An event that cannot be written ends the file, not the run, and is told."""
+    events = events_of(ASKS)
+
+    with recorder(str(tmp_path / "run.jsonl")) as record:
+        assert record is not None
+        record(events[0])
+        record(cast("Event", None))
+        record(events[1])
+
+    assert record.trouble is not None
+    assert record.trouble.startswith("AttributeError")
+    assert (tmp_path / "run.jsonl").read_text("ascii").count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [FrozenDict({"a": (1,)}), b"\xff", 16**5000, float("nan"), "\ud800", object()],
+    ids=["frozen dict", "bytes", "large", "nan", "surrogate", "object"],
+)
+def test_an_event_with_any_value_can_be_written_and_read(value: object) -> None:
+    """One odd value never loses a trace."""
+    line = event_json(Event("run", 0, 0.0, Emitted((), 0, value)))
+
+    json.loads(line, parse_constant=pytest.fail)
+    assert isinstance(read_event(line).body, Emitted)

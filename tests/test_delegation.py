@@ -1,5 +1,6 @@
 """Delegation between function nodes: batches, needs, bounds, contracts, shares, and one report for each call."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -418,6 +419,33 @@ async def test_whatever_a_callee_answers_its_call_ends_in_one_report(answer: obj
         assert played.ended["boss/a@0.0"] == "failed"
 
 
+async def test_a_callee_that_was_cancelled_by_nobody_reports_that() -> None:
+    """A stray cancellation is the callee's failure, on either backend."""
+
+    @node
+    async def a(state: State[Context]) -> str:
+        raise asyncio.CancelledError
+
+    played = await play(team(asks(Call("a", ""), Call("b", "")), a, worker("b", seconds=0.1)), Case())
+
+    assert codes(played) == ["stray_cancellation", "done"]
+
+
+async def test_an_invalid_report_fails_the_attempt_so_a_retry_may_mend_it() -> None:
+    """A function node gets no repairs, but its retries apply."""
+    attempts: list[int] = []
+
+    @node(retries=1)
+    async def a(state: State[Context]) -> object:
+        attempts.append(1)
+        return 7 if len(attempts) == 1 else "words"
+
+    result = await run(team(asks(Call("a", "")), a), Case(), clock=ManualClock())
+
+    assert result.output == (Report(finding="words"),)
+    assert (result.status, result.spent.total.retries) == ("completed", 1)
+
+
 async def test_a_partial_report_makes_the_run_partial_only_by_failure_or_bound() -> None:
     """needs_input is an answer; a partial report for a bound is a loss."""
     asked = Report(status="needs_input", reason=Reason(code="failed", text="which?"))
@@ -690,6 +718,65 @@ async def test_a_caller_whose_batch_conflicted_may_try_again() -> None:
     assert (played.result.status, played.reason.code) == ("failed", "conflict")
     assert played.started.count("boss/a") == 4
     assert len(played.ended) == 5
+
+
+class Last(Context):
+    """A field that takes one report."""
+
+    last: Report | None = None
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+async def test_into_a_plain_field_takes_one_report_of_a_batch(calls: int) -> None:
+    """Two calls that write one plain field are a conflict, as two branches are, and the caller is to blame."""
+
+    @node
+    async def boss(state: State[Last]) -> Any:
+        return Delegate(*(Call("a", "") for _ in range(calls))) if state.turn == 0 else "end"
+
+    graph = Graph(
+        "main",
+        START >> boss >> END,
+        boss.delegates(worker("a"), max_hops=2, into="last"),
+        context=Last,
+        max_depth=1,
+    )
+
+    played = await play(graph, Last())
+
+    if calls == 1:
+        assert played.result.context == Last(last=Report(finding="done"))
+    else:
+        assert (played.result.status, played.reason.code, played.reason.path) == ("failed", "conflict", "boss")
+        assert "'last'" in played.reason.text
+
+
+async def test_who_took_over_in_a_call_may_delegate_in_turn() -> None:
+    """Delegate edges are live in a callee's frame, also those of a node that it handed over to."""
+
+    @node
+    async def b(state: State[Case]) -> Any:
+        return Delegate(Call("c", "deep")) if state.turn == 0 else f"b heard {state.values[0].finding}"
+
+    @node
+    async def c(state: State[Case]) -> str:
+        return f"c at depth {state.depth}"
+
+    boss, a = asks(Call("a", "")), worker("a", Handoff("b"))
+    graph = Graph(
+        "main",
+        START >> boss >> END,
+        boss.delegates(a, max_hops=1),
+        a.hands_off(b, max_hops=1),
+        b.delegates(c, max_hops=1),
+        context=Case,
+        max_depth=2,
+    )
+
+    played = await play(graph, Case())
+
+    assert played.result.output == (Report(finding="b heard c at depth 2"),)
+    assert "boss/b@0.0/c@0.0" in played.ended
 
 
 # --- contracts -------------------------------------------------------------------------------------------------------

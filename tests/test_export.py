@@ -81,14 +81,17 @@ def named(name: str, fn: Callable[[State[Case]], None] = body, **options: Any) -
 
 
 def yes(state: State[Case]) -> bool:
+    """A predicate."""
     return True
 
 
 def no(state: State[Case]) -> bool:
+    """Another predicate."""
     return False
 
 
 def items(state: State[Case]) -> tuple[int, ...]:
+    """What a map runs over."""
     return (1, 2)
 
 

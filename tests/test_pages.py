@@ -2,10 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args
 
 import pytest
 
+from graphflow.model.contract import Code
 from tests.pictures import FOLDER, PICTURES, draw_all, drawn_from, seal
 from tests.support import PACKAGE, ROOT
 
@@ -67,6 +68,13 @@ def test_the_architecture_page_names_every_module() -> None:
     silent = sorted(str(path) for path in modules if named.isdisjoint((f"{path}", f"{path.parent}/")))
 
     assert silent == []
+
+
+def test_the_errors_page_explains_every_code() -> None:
+    """Whoever meets a reason can look up what it means."""
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+
+    assert [code for code in get_args(Code) if f"`{code}`" not in page] == []
 
 
 @pytest.mark.parametrize("name", PICTURES)

@@ -35,9 +35,6 @@ SHAPES: Final = frozenset(
 
 INF: Final = float("inf")
 
-LARGEST: Final = 10**300
-"""Larger numbers are written as a power: no program reads them, and Python writes none of thousands of digits."""
-
 
 def check_command(screen: Screen, target: str, *, json: bool) -> int:
     """Print every problem of a graph; the exit code says whether it can run.
@@ -120,10 +117,8 @@ def _case_data(case: WorstCase) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> int | float | str | None:
-    if value == INF:
-        return None
-    return f"more than 1e{len(str(LARGEST)) - 1}" if value > LARGEST else value
+def _number(value: float) -> float | None:
+    return None if value == INF else value
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------

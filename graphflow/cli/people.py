@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -11,7 +12,7 @@ from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
-from graphflow.cli.faults import BadUse, text_of
+from graphflow.cli.faults import INTERRUPTED, BadUse, text_of
 from graphflow.cli.inputs import as_json
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import question_lines
@@ -24,7 +25,7 @@ FORM: Final = "ID=VALUE"
 
 
 class Interrupts:
-    """The first Ctrl-C cancels the run, which ends in order; a second one stops at once.
+    """The first Ctrl-C cancels the run, which ends in order; a second one stops at once, a third one without a word.
 
     Without a run to cancel the first one raises KeyboardInterrupt.
     """
@@ -55,6 +56,8 @@ class Interrupts:
             signal.signal(number, signal.SIG_IGN if deaf else before)
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
+        if self._stopped and self._screen.own_process:
+            os._exit(INTERRUPTED)  # what is being stopped does not let itself be stopped
         if self.cancel is None or self._asked:
             self._stopped = True
             raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 import pydantic_core
 from pydantic import TypeAdapter
 
+from graphflow.events import writable
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
@@ -27,8 +28,8 @@ MOST_FAILURES: Final = 10
 def jsonable(value: object) -> Any:
     """Return a value as plain JSON data; what has no such form is shown as text.
 
-    >>> jsonable({"a": (1, Decimal("0.10")), "b": float("inf")})
-    {'a': [1, '0.10'], 'b': 'Infinity'}
+    >>> jsonable({"a": (1, Decimal("0.10"))})
+    {'a': [1, '0.10']}
     """
     try:
         return pydantic_core.to_jsonable_python(value, fallback=_shown, inf_nan_mode="strings")
@@ -49,9 +50,9 @@ def _shown(value: object) -> object:
 def to_json(data: object) -> str:
     """Write JSON data as text in ASCII."""
     try:
-        return json.dumps(data, ensure_ascii=True, indent=2)
-    except ValueError:  # Python writes no number of thousands of digits, the other writer does
-        return pydantic_core.to_json(data, indent=2).decode()
+        return json.dumps(data, indent=2, allow_nan=False)
+    except ValueError:
+        return json.dumps(writable(data), indent=2)
 
 
 def result_data(result: Result[Any]) -> dict[str, Any]:

@@ -63,6 +63,7 @@ class Context(BaseModel):
     Raises:
         MutableContext: when a class is defined (or completed) one of whose fields could hold something mutable.
 
+    >>> from typing import Annotated
     >>> class Case(Context):
     ...     question: str
     ...     notes: Annotated[tuple[str, ...], append] = ()

@@ -36,7 +36,10 @@ BLOCKED = 0.1
 class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
-    __slots__ = ("_answers", "_runner", "blocked", "cancelled", "command", "count", "ended", "path", "scope", "thread")
+    __slots__ = (
+        "_answers", "_effects", "_runner", "_waits", "awake", "blocked", "cancelled", "command", "count", "ended",
+        "path", "scope", "thread",
+    )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody) -> None:
         """Begin for a command of the fold."""
@@ -49,7 +52,10 @@ class Body:
         self.count = 0
         self.blocked = 0.0
         self.thread = False
-        self._answers: dict[str, anyio.Event | GoOn | RefuseEffect] = {}
+        self.awake = True
+        self._effects = 0
+        self._waits: dict[str, tuple[anyio.Event, bool]] = {}  # and whether it is an effect that waits
+        self._answers: dict[str, GoOn | RefuseEffect] = {}
 
     @property
     def left(self) -> Left:
@@ -61,38 +67,44 @@ class Body:
         self.cancelled = True
         if self.scope is not None:
             self.scope.cancel()
-        for key, waiting in tuple(self._answers.items()):
-            if isinstance(waiting, anyio.Event):  # it may be shielded, and the fold will not answer any more
-                self.answer(RefuseEffect(self.path, key, "cancelled"))
+        for key in tuple(self._waits):  # they may be shielded, and the fold will not answer any more
+            self.answer(RefuseEffect(self.path, key, "cancelled"))
 
     def answer(self, command: GoOn | RefuseEffect) -> None:
         """Hand over what the fold said to a request."""
-        waiting = self._answers.get(command.key)
         self._answers[command.key] = command
-        if isinstance(waiting, anyio.Event):
-            self._runner.awake(1)
-            waiting.set()
+        waiting = self._waits.pop(command.key, None)
+        if waiting is not None:
+            self._review()
+            waiting[0].set()
 
     async def _ask(self, fact: EffectRequested | SleepRequested) -> RefuseEffect | None:
         """Ask the fold for something and wait for its answer, None if the body may go on."""
         await self._runner.record(fact)
         key = fact.key
-        found = self._answers.pop(key, None)
-        if found is None:
-            self._answers[key] = event = anyio.Event()
-            self._runner.awake(-1)
+        if key not in self._answers:
+            event = anyio.Event()
+            self._waits[key] = (event, _INSIDE.get() is self)
+            self._review()
             try:
                 await event.wait()
             except BaseException:
-                if self._answers.pop(key) is event:
-                    self._runner.awake(1)
+                self._answers.pop(key, None)
+                self._waits.pop(key, None)
+                self._review()
                 await self._give_up(key, Budget())
                 raise
-            found = self._answers.pop(key)
-        assert not isinstance(found, anyio.Event)  # noqa: S101 - it was replaced by the answer
+        found = self._answers.pop(key)
         if isinstance(found, RefuseEffect) and found.bound == "cancelled":
             await self._refused()
         return found if isinstance(found, RefuseEffect) else None
+
+    def _review(self) -> None:
+        """Tell the runner when this body falls asleep on the clock or wakes: all its effects wait, or it does itself."""
+        asleep = bool(self._waits) and self._effects <= sum(inside for _, inside in self._waits.values())
+        if asleep is self.awake and not self.ended:
+            self.awake = not asleep
+            self._runner.awake(-1 if asleep else 1)
 
     async def _refused(self) -> None:
         """Refuse what a body asks for that is no longer wanted."""
@@ -142,6 +154,7 @@ class Body:
         finished = functools.partial(EffectFinished, self.path, command.turn, command.attempt, key)
         outside = _INSIDE.get()
         _INSIDE.set(self)
+        self._effects += 1
         try:
             if is_async(fn):
                 result = await fn(*args)
@@ -156,6 +169,9 @@ class Body:
                 await self._give_up(key, None)
             raise
         finally:
+            self._effects -= 1
+            if self._waits:
+                self._review()
             _INSIDE.set(outside)  # not reset(): a coroutine may be closed in another context
         await self._runner.record(finished(result=result, usage=used))
         return result

@@ -62,6 +62,9 @@ from graphflow.runtime.core import failure_of, left_now
 TURNS = 64
 """How many bodies that never wait run before the loop gets a turn."""
 
+QUIET = 8
+"""How many turns of the loop in which nothing happens let a clock jump that jumps."""
+
 SWALLOWED = 5.0
 """Active seconds after which a cancelled body that goes on is reported."""
 
@@ -487,7 +490,8 @@ class Runner:
             self.record_now(fact)
         else:
             await self.record(fact)
-        self.awake(-1)
+        if body.awake:
+            self.awake(-1)
         if cancelled is not None and scope.cancel_called:
             raise cancelled
 
@@ -584,6 +588,8 @@ class Runner:
                     heapq.heappop(self._timers)
                     continue
                 if not self._awake:
+                    if self._clock.jumps and not await self._quiet():
+                        continue
                     self._clock.all_asleep(deadline)
                 if self._clock.now() < deadline:
                     with anyio.CancelScope() as scope:
@@ -596,6 +602,18 @@ class Runner:
         finally:
             self._timer_task = False
             self._timing = None
+
+    async def _quiet(self) -> bool:
+        """Tell whether nothing more comes of itself before the clock jumps.
+
+        A body of several tasks, one of which sleeps, may have others that go on: each gets its turns here.
+        """
+        for _ in range(QUIET):
+            seen = self.seq, self._timers[0]
+            await anyio.lowlevel.checkpoint()
+            if self._awake or self._stopping or not self._timers or (self.seq, self._timers[0]) != seen:
+                return False
+        return True
 
     async def _due(self, timer: int) -> None:
         body = self._swallowing.pop(timer, None)

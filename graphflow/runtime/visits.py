@@ -23,7 +23,7 @@ from graphflow.events import (
     Paused,
     VisitStatus,
 )
-from graphflow.graphs.compiled import Edge, ForkOut, MapOut, NextOut, Out
+from graphflow.graphs.compiled import Edge, NextOut
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Segment, path_text
@@ -454,7 +454,7 @@ class Visits(Core):
         return False
 
     def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
-        """Let a failure that a node is to blame for, but that no visit of it had, take its error edges or go outward."""
+        """Let a failure that a node is to blame for, but no visit of it, take its error edges or go outward."""
         station = token.frame.tables.stations.get(name)
         if token.domain is None:
             token.at = name

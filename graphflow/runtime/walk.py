@@ -41,7 +41,11 @@ class Walk(Core):
             try:
                 route = self.route(token, out, inbox, path, token.context)
             except Exception as error:  # noqa: BLE001 - a user's predicate may raise anything
-                self.fail_at(token, name or "START", self.route_trouble(error, out, name, path))
+                trouble = self.route_trouble(error, out, name, path)
+                if name is None:
+                    self.fail(token, trouble)
+                else:
+                    self.fail_at(token, name, trouble)
                 return
             self.follow(token, out, route, inbox, path)
 

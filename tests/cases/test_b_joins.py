@@ -14,8 +14,11 @@ from graphflow import (
     Context,
     Delegate,
     Graph,
+    Human,
     Join,
+    Pause,
     Report,
+    Skip,
     State,
     Step,
     Update,
@@ -25,14 +28,19 @@ from graphflow import (
     node,
     on,
     quorum,
+    run,
+    start,
     when,
 )
 from graphflow.errors import InternalError
 from graphflow.events import NodeReturned, RunStarted, ScopeClosed
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Segment
+from graphflow.nodes.base import Node
+from graphflow.nodes.edges import Chain
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.advance import Fold
+from graphflow.testing import ManualClock
 from tests.cases.helpers import Played, play
 
 
@@ -595,3 +603,121 @@ async def test_b1_a_callee_takes_no_next_statement() -> None:
 
     assert played.result.output == "got worker"
     assert played.started == ["boss", "boss/worker"]
+
+
+# --- conditions that raise -------------------------------------------------------------------------------------------
+
+
+def broken(state: State[Any]) -> Any:
+    """A condition, or the items of a map, that cannot be made."""
+    raise LookupError("no such key")
+
+
+def statement(kind: str, source: Any, join: Node[Any]) -> tuple[Chain[Any], ...]:
+    """A statement whose condition raises."""
+    a, b = plain("a"), plain("b")
+    match kind:
+        case "fork":
+            return (source >> (when(broken, a), b), a >> join, b >> join)
+        case "choose":
+            return (source.choose(when(broken, a), default=b), a >> join, b >> join)
+        case _:
+            return (source.map(a, over=broken, join=join, max_items=2),)
+
+
+@pytest.mark.parametrize("caught", [False, True])
+@pytest.mark.parametrize("kind", ["fork", "choose", "map"])
+@pytest.mark.parametrize("place", ["node", "person", "join", "graph", "branch"])
+async def test_b7_a_condition_that_raises_fails_the_node_that_its_edge_leaves(
+    place: str, kind: str, caught: bool
+) -> None:
+    """The failure names the edge; the node's error edge may catch it, whatever kind of node it is."""
+    j, x, s, q = shows("j"), plain("x"), plain("s"), plain("q")
+    src: Node[Any] = plain("src")
+    if place == "person":
+        src = Human("src", "Yes?", schema=str)
+    elif place == "join":
+        src = Join("src")
+    elif place == "graph":
+        src = Graph("src", START >> plain("inside") >> END, context=Notes)
+    before = {
+        "join": (START >> s >> (plain("p"), q) >> src,),
+        "branch": (START >> s >> fork(src, q, failure="collect"), q >> j),
+    }.get(place, (START >> src,))
+    handled = (src.on_error(x, catch=LookupError), x >> j) if caught else ()
+    graph = Graph("main", *before, *statement(kind, src, j), *handled, j >> END, context=Notes)
+
+    played = await play(graph, Notes(), answers={"Yes?": "yes"})
+
+    assert played.error is None
+    assert played.ended["src"] == "failed"
+    if caught:
+        assert played.result.status == "completed"
+        assert played.result.output[0] == ("x", "x")
+    elif place == "branch":
+        assert played.result.output[0][1].reason.error_type == "LookupError"
+        assert played.result.status == "partial"
+    else:
+        assert (played.result.status, played.reason.path, played.reason.error_type) == ("failed", "src", "LookupError")
+        assert "no such key" in played.reason.text
+        assert "broken" in played.reason.text
+
+
+@pytest.mark.parametrize("caught", [False, True])
+@pytest.mark.parametrize("kind", ["fork", "choose", "map"])
+async def test_b7_a_condition_that_raises_after_a_skip_is_blamed_on_the_node(kind: str, caught: bool) -> None:
+    """A node that the hook skipped did not run, but the edge that leaves it is still its own."""
+
+    def hook(state: State[Any]) -> Skip | None:
+        return Skip("not today") if state.path[-1].name == "src" else None
+
+    j, x, src = shows("j"), plain("x"), plain("src")
+    handled = (src.on_error(x), x >> j) if caught else ()
+    graph = Graph("main", START >> src, *statement(kind, src, j), *handled, j >> END, context=Notes)
+
+    result = await run(graph, Notes(), before=hook, clock=ManualClock())
+
+    assert result.status == ("completed" if caught else "failed")
+    if result.reason is not None:
+        assert (result.reason.path, result.reason.error_type) == ("src", "LookupError")
+        assert "broken" in result.reason.text
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("kind", ["fork", "choose", "map"])
+async def test_b7_a_condition_that_raises_at_start_fails_the_graph(kind: str, nested: bool) -> None:
+    """START has no error edge: the graph fails, and a graph around it may catch that."""
+    j, x = shows("j"), plain("x")
+    graph = Graph("main", *statement(kind, START, j), j >> END, context=Notes)
+    if nested:
+        graph = Graph("outer", START >> graph >> END, graph.on_error(x), x >> END, context=Notes)
+
+    played = await play(graph, Notes())
+
+    if nested:
+        assert played.result.output == "x"
+        assert played.ended["main"] == "failed"
+    else:
+        assert (played.result.status, played.reason.error_type) == ("failed", "LookupError")
+        assert "START" in played.reason.text
+
+
+async def test_b15_a_quorum_that_is_met_holds_nothing_up() -> None:
+    """The time of a quorum ends with its wait: a late branch that asks a person lets the run wait at once."""
+
+    @node
+    async def late(state: State[Context]) -> Pause | str:
+        return Pause("q?") if state.turn == 0 else "late"
+
+    s, fast, clock = plain("s"), plain("fast"), ManualClock()
+    join = Join("j", quorum(1, within=3600))
+    graph = Graph("main", START >> s >> (fast, late) >> join >> END, context=Notes)
+
+    async with start(graph, Notes(), clock=clock) as handle:
+        waiting = await handle.result()
+        handle.answer(waiting.questions[0].id, "x")
+        result = await handle.result()
+
+    assert waiting.status == "waiting"
+    assert clock.now() == 0
+    assert (result.status, result.output) == ("completed", ("fast",))
