@@ -4,11 +4,15 @@ import os
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
+import networkx as nx
 import pytest
 from blockbuster import BlockBuster
 from hypothesis import settings
 
 from tests.support import FULL, examples
+
+# The checks import networkx when they are first used; in a test that would block the loop.
+assert nx.__name__
 
 # The name of a backend and its options, as anyio takes them.
 Backend: TypeAlias = tuple[str, dict[str, Any]]

@@ -64,8 +64,7 @@ def check_graph(graph: Graph[Any]) -> tuple[Problem, ...]:
     Each distinct nested graph is looked at once; `where` begins with the names that lead to it.
     """
     errors = _errors(graph)
-    budget = () if errors else _budget(graph)
-    return errors + _sorted([*_everywhere(graph, ADVICE), *budget])
+    return errors + _sorted([*_everywhere(graph, ADVICE), *_budget(graph, proved=not errors)])
 
 
 def require_runnable(graph: Graph[Any]) -> None:
@@ -125,11 +124,12 @@ def _within(names: tuple[str, ...], problem: Problem) -> Problem:
     return dataclasses.replace(problem, where=(*names, *problem.where), message=message)
 
 
-def _budget(graph: Graph[Any]) -> Iterator[Problem]:
-    """The root has a budget, and its structure cannot want more."""
+def _budget(graph: Graph[Any], *, proved: bool) -> Iterator[Problem]:
+    """The root has a budget, and its structure, if anything is proved about it, cannot want more."""
     if graph.budget is None:
         message = f"the graph {graph.name!r} has no budget, so only its structure limits what a run spends."
         yield Problem("no-budget", (), message, "Add budget=Budget(...), here or to run(...).", "warning")
+    if graph.budget is None or not proved:
         return
     case = worst_case(graph)
     for name in CALLS:

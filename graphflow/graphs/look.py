@@ -12,6 +12,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.nodes.edges import HandoffStatement, Terminal
 
 H = TypeVar("H", bound=Hashable)
+T = TypeVar("T")
 
 INF = float("inf")
 
@@ -271,21 +272,28 @@ def nested_graphs(graph: Graph[Any]) -> list[Graph[Any]]:
     return list(found.values())
 
 
-def delegation_depths(graph: Graph[Any], inner: dict[int, float]) -> dict[str, float]:
-    """Return for each node how deep delegations can be nested below a frame that begins with it.
+def kept_inside_out(graph: Graph[Any], name: str, make: Callable[[Graph[Any]], T]) -> T:
+    """Return what is worked out of a graph and of the graphs inside it, once for each; inner ones come first."""
+    if name not in graph.__dict__:
+        for inner in nested_graphs(graph):
+            if name not in inner.__dict__:
+                inner.__dict__[name] = make(inner)
+    found: T = graph.__dict__[name]
+    return found
 
-    Args:
-        graph: the graph.
-        inner: the depths of the graphs inside it, by id; the depth of this graph is added.
-    """
+
+def delegation_depths(graph: Graph[Any]) -> dict[str, float]:
+    """Return for each node how deep delegations can be nested below a frame that begins with it."""
+    return kept_inside_out(graph, "_delegation_depths", _delegation_depths)
+
+
+def _delegation_depths(graph: Graph[Any]) -> dict[str, float]:
     stations = graph.compiled.stations
     depths: dict[str, float] = {}
     for name, station in stations.items():
         node = as_graph(station.node)
-        if node is None:
-            depths[name] = 0
-        else:
-            depths[name] = min(inner[id(node)], INF if node.max_depth is None else node.max_depth)
+        inside = 0 if node is None else max(delegation_depths(node).values(), default=0)
+        depths[name] = inside if node is None or node.max_depth is None else min(inside, node.max_depth)
     links = [
         Link(name, edge.target, *((1, INF) if edge.name.kind == "delegate" else (0, 0)))
         for name, station in stations.items()
@@ -294,7 +302,6 @@ def delegation_depths(graph: Graph[Any], inner: dict[int, float]) -> dict[str, f
     ]
     if any(link.weight for link in links):
         longest(depths, links)
-    inner[id(graph)] = max(depths.values(), default=0)
     return depths
 
 

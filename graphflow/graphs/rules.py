@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
+from graphflow.graphs.graph import ends
 from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, names_of, reach
 from graphflow.model.context import Context, append, reducer_of
 from graphflow.model.contract import Brief
@@ -109,13 +110,14 @@ def unreachable(look: Look) -> Iterator[Problem]:
     if look.compiled.start is None:
         return
 
-    def steps(key: Key) -> list[Key]:
-        return [edge.target for edge in look.after.get(key, ())] + look.in_frame(key)
-
+    said: dict[Key, list[Key]] = {}  # of two next statements the tables hold one, and that is a problem of its own
+    for statement in look.graph.statements:
+        source, *targets = (end if isinstance(end, Terminal) else end.name for end in ends(statement))
+        said.setdefault(source, []).extend(targets)
     heads: list[Key] = [Terminal.START]
     if look.compiled.escalate is not None:
         heads.append(look.compiled.escalate.target)
-    found = reach(heads, steps)
+    found = reach(heads, lambda key: said.get(key, ()))
     for name in look.compiled.stations:
         if name not in found:
             hint = "Lead an edge to it, or take its statements out."

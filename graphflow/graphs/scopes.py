@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, Scope, as_graph, knots, names_of, nested_graphs, reach
+from graphflow.graphs.look import Look, Problem, Scope, as_graph, kept_inside_out, knots, names_of, reach
 from graphflow.graphs.rules import listed
 from graphflow.model.context import reducer_of
 from graphflow.nodes.edges import DelegateStatement, Terminal
@@ -35,7 +35,7 @@ def side_entry(look: Look) -> Iterator[Problem]:
             edge
             for name in region
             for edge in look.before.get(name, ())
-            if edge.source != scope.source and edge.source not in region
+            if edge.source != scope.source and edge.source not in region and name != scope.source
         ]
         if not stray:
             continue
@@ -145,9 +145,9 @@ def join_policy(look: Look) -> Iterator[Problem]:
 
 def parallel_fields(look: Look) -> Iterator[Problem]:
     """No two branches declare to write one field without a reducer; none reads what a sibling writes."""
-    writes, reads = _declared(look)
-    if not writes:
+    if not look.scopes:
         return
+    writes, reads = _declared(look.graph)
     reduced = {name for name, info in look.graph.context.model_fields.items() if reducer_of(info.metadata)}
     for scope in look.scopes:
         found = _by_field(writes, scope)
@@ -181,19 +181,18 @@ def _by_field(declared: dict[str, frozenset[str]], scope: Scope) -> dict[str, li
     return {field: nodes for field, nodes in found.items() if nodes}
 
 
-def _declared(look: Look) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
-    """Return what each node declares to write and to read, with what it calls or holds inside."""
-    known: dict[int, tuple[frozenset[str], frozenset[str]]] = {}
-    tables: tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]] = ({}, {})
-    for graph in nested_graphs(look.graph):
-        tables = _declared_in(graph, known)
-        known[id(graph)] = (frozenset().union(*tables[0].values()), frozenset().union(*tables[1].values()))
-    return tables
+class _Declared(NamedTuple):
+    """What each node declares to write and to read, with what it calls or holds inside."""
+
+    writes: dict[str, frozenset[str]]
+    reads: dict[str, frozenset[str]]
 
 
-def _declared_in(
-    graph: Graph[Any], known: dict[int, tuple[frozenset[str], frozenset[str]]]
-) -> tuple[dict[str, frozenset[str]], dict[str, frozenset[str]]]:
+def _declared(graph: Graph[Any]) -> _Declared:
+    return kept_inside_out(graph, "_declared", _declared_in)
+
+
+def _declared_in(graph: Graph[Any]) -> _Declared:
     writes: dict[str, frozenset[str]] = {}
     reads: dict[str, frozenset[str]] = {}
     for name, station in graph.compiled.stations.items():
@@ -202,7 +201,8 @@ def _declared_in(
         read = node.reads or frozenset[str]()
         inner = as_graph(node)
         if inner is not None and inner.context is graph.context and inner.enter is None:
-            written, read = written | known[id(inner)][0], read | known[id(inner)][1]
+            held = _declared(inner)
+            written, read = written.union(*held.writes.values()), read.union(*held.reads.values())
         if written:
             writes[name] = written
         if read:
@@ -214,7 +214,7 @@ def _declared_in(
                 writes[name] = writes.get(name, frozenset()) | {statement.into}
     _add_callees(graph, writes)
     _add_callees(graph, reads)
-    return writes, reads
+    return _Declared(writes, reads)
 
 
 def _add_callees(graph: Graph[Any], declared: dict[str, frozenset[str]]) -> None:

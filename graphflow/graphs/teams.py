@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphflow.graphs.compiled import Edge, Key
 from graphflow.graphs.graph import Graph
@@ -14,6 +14,7 @@ from graphflow.graphs.look import (
     a_cycle,
     as_graph,
     delegation_depths,
+    kept_inside_out,
     knots,
     look_at,
     nested_graphs,
@@ -61,10 +62,7 @@ def too_deep(look: Look) -> Iterator[Problem]:
     limit = look.graph.max_depth
     if limit is None:
         return
-    inner: dict[int, float] = {}
-    depths: dict[str, float] = {}
-    for graph in nested_graphs(look.graph):
-        depths = delegation_depths(graph, inner)
+    depths = delegation_depths(look.graph)
     deepest = max(sorted(depths), key=lambda name: depths[name], default="")
     depth = depths.get(deepest, 0)
     if limit < depth < INF:
@@ -101,19 +99,26 @@ def _team_edges(look: Look) -> list[Edge]:
 
 def irreversible_ungated(look: Look) -> Iterator[Problem]:
     """On every path from START, a gate comes before what cannot be undone, however deep it stands."""
-    known: dict[int, tuple[list[tuple[str, ...]], bool]] = {}
-    for graph in nested_graphs(look.graph):
-        known[id(graph)] = _ungated(graph, known)
-    for where in known[id(look.graph)][0]:
+    if not any(node.irreversible for graph in nested_graphs(look.graph) for node in graph.mentioned()):
+        return
+    for where in _paths_past_gates(look.graph).leaks:
         message = f"{'/'.join(where)!r} cannot be undone, and a path from START reaches it without a gate."
         hint = "Let a Human, or a node with gate=True, come before it on every path."
         yield Problem("irreversible-ungated", where, message, hint)
 
 
-def _ungated(
-    graph: Graph[Any], known: dict[int, tuple[list[tuple[str, ...]], bool]]
-) -> tuple[list[tuple[str, ...]], bool]:
-    """Return the irreversible nodes that a path without a gate leads to, and whether one leads to END."""
+class _PastGates(NamedTuple):
+    """What paths without a gate lead to: what cannot be undone, and whether END."""
+
+    leaks: tuple[tuple[str, ...], ...]
+    end: bool
+
+
+def _paths_past_gates(graph: Graph[Any]) -> _PastGates:
+    return kept_inside_out(graph, "_past_gates", _past_gates)
+
+
+def _past_gates(graph: Graph[Any]) -> _PastGates:
     look = look_at(graph)
     stations = look.compiled.stations
 
@@ -122,9 +127,10 @@ def _ungated(
         if not isinstance(key, str):
             return [(edge.target, False) for edge in look.after.get(key, ())]
         station = stations[key]
-        node = station.node
-        shut = node.gate or (as_graph(node) is not None and not known[id(node)][1])
-        if shut:  # what goes on after it was let through; its failure and its callees were not
+        inner = as_graph(station.node)
+        if station.node.gate or (
+            inner is not None and not _paths_past_gates(inner).end
+        ):  # what goes on after it was let through; its failure and its callees were not
             onward: list[Key] = [edge.target for edge in station.errors]
         elif called:
             onward = [edge.target for edge in (*station.handoffs.values(), *station.errors)]
@@ -141,6 +147,7 @@ def _ungated(
         node = stations[name].node
         if node.irreversible and not node.gate:
             leaks.append((name,))
-        if as_graph(node) is not None:
-            leaks += [(name, *inner) for inner in known[id(node)][0]]
-    return leaks, (Terminal.END, False) in found
+        inner = as_graph(node)
+        if inner is not None:
+            leaks += [(name, *further) for further in _paths_past_gates(inner).leaks]
+    return _PastGates(tuple(leaks), (Terminal.END, False) in found)

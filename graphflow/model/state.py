@@ -64,7 +64,8 @@ class State(Generic[C_co]):
     @property
     def left(self) -> Left:
         """What remains of budget, depth and hops, as of the start of this turn."""
-        left: Left = self._left()
+        make, *given = self._left  # how to work it out, and from what: most nodes never ask
+        left: Left = make(*given)
         return left
 
     @property

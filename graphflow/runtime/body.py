@@ -132,8 +132,8 @@ class Body:
         usage: Callable[[Any], Budget] | None = None,
     ) -> Any:
         """Do something outside, once, and have it recorded; see `Step.effect`."""
-        if key is not None and (not key or key.isdigit()):
-            msg = f"effect({name!r}, key={key!r}): a key is any text but a number or nothing."
+        if key is not None and (not key or key.isdigit() or key.startswith("sleep ")):
+            msg = f"effect({name!r}, key={key!r}): a key is any text but a number, nothing, or one of a sleep."
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()

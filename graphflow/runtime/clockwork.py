@@ -42,8 +42,13 @@ class Clockwork(Core):
             self._give_slot(visit)
 
     def _with_slot(self, visit: Visit, command: Command) -> None:
-        """Let a body go on as soon as it holds a slot; all that it waits for shares one."""
-        if visit.slot:
+        """Let a body go on as soon as it holds a slot; all that it waits for shares one.
+
+        A body that waits for a reservation too goes on without one, unless with an effect: what it waits for may be
+        waiting for that slot.
+        """
+        effect = type(command) is GoOn and command.key in visit.flying
+        if visit.slot or (not effect and any(waiting.visit is visit for waiting in self.unfunded)):
             self.commands.append(command)
         elif visit.due is not None:
             visit.due.append(command)
@@ -317,7 +322,7 @@ class Clockwork(Core):
                 ]
                 if any(lack > 0 for lack in lacking):
                     back = self._may_come_back(meter, visit)
-                    if any(lack > more for lack, more in zip(lacking, back, strict=True)):
+                    if any(lack > max(more, 0) for lack, more in zip(lacking, back, strict=True)):
                         return False
         return True
 
@@ -343,9 +348,9 @@ class Clockwork(Core):
         blocked: list[Waiting] = []
         for waiting in tuple(self.unfunded):
             behind = any(_compete(other, waiting.visit, waiting.wanted) for other in blocked)
-            if not behind and waiting.attempt(not self._could_be_funded(waiting)):
-                self.unfunded.remove(waiting)
-            else:
+            self.unfunded.remove(waiting)
+            if behind or not waiting.attempt(not self._could_be_funded(waiting)):
+                self.unfunded.insert(len(blocked), waiting)
                 blocked.append(waiting)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from graphflow.errors import InternalError
@@ -92,7 +91,7 @@ class Core:
         snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
         return State(
             token.context if context is None else context, inbox, path, turn, frame.depth,
-            partial(_left, snapshot, frame, token.counters.total, token.counters.handoffs),
+            (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
         )  # fmt: skip
 
     def set_timer(self, fire: Callable[[], None]) -> int:

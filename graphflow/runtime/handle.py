@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
+import anyio.to_thread
 from pydantic import TypeAdapter
 
 from graphflow.errors import InternalError, UsageError
@@ -57,7 +59,7 @@ class Run(Generic[C]):
         self._graph, self._runner, self._host = graph, runner, host
         self._first: Fact | None = first
         self._session: anyio.Event | None = None
-        self._stray: list[Fact] = []
+        self._ready: deque[Event] = deque()
 
     # --- as a context manager ---
 
@@ -103,19 +105,21 @@ class Run(Generic[C]):
 
     def __aiter__(self) -> AsyncIterator[Event]:
         """Iterate over the events, each once, from the first; ends when the run has ended or waits for people."""
-        return self._events()
+        return self
 
-    async def _events(self) -> AsyncIterator[Event]:
-        records = self._runner.records
+    async def __anext__(self) -> Event:
+        """Return the next event; no generator, so that nothing is left to be closed when a loop is left early."""
+        records, ready = self._runner.records, self._ready
         assert records is not None  # noqa: S101 - `start` keeps them
-        while True:
-            while records:
+        while not ready:
+            if records:
                 entry = records.popleft()
-                for event in entry.events(self.run_id) if isinstance(entry, Record) else (entry,):
-                    yield event
-            if self._session is None or self._session.is_set():
-                return
-            await self._runner.news().wait()
+                ready.extend(entry.events(self.run_id) if isinstance(entry, Record) else (entry,))
+            elif self._session is None or self._session.is_set():
+                raise StopAsyncIteration
+            else:
+                await self._runner.news().wait()
+        return ready.popleft()
 
     # --- the result ---
 
@@ -263,7 +267,8 @@ def start(
 
     Leaving early cancels the run and waits for its end. The arguments are those of `run`.
     """
-    if max_parallel is not None and (isinstance(max_parallel, bool) or max_parallel < 1):
+    wrong = not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or max_parallel < 1
+    if max_parallel is not None and wrong:
         msg = f"max_parallel={max_parallel!r}: at least 1, or None for no limit."
         raise UsageError(msg)
     given: object = graph
@@ -277,26 +282,28 @@ def start(
     from graphflow.runtime.runner import Runner
 
     require_runnable(graph)
-    first = RunStarted(
-        run_id or new_run_id(), graph.name, "", context, _merged(graph.budget, budget), max_parallel,
-        before is not None, time.time(),
-    )  # fmt: skip
+    chosen = run_id or new_run_id()
 
-    def make(*, keep: bool) -> Run[C]:
+    def make(fingerprint: str, *, keep: bool) -> Run[C]:
+        first = RunStarted(
+            chosen, graph.name, fingerprint, context, _merged(graph.budget, budget), max_parallel,
+            before is not None, time.time(),
+        )  # fmt: skip
         runner = Runner(
-            graph, first.run, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
+            graph, chosen, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
             resources=resources, keep=keep,
         )  # fmt: skip
         return Run(graph, first, runner, _host())
 
-    return _Starting(make)
+    return _Starting(make, graph.fingerprint if journal is not None else None)
 
 
 class _Starting(Generic[C]):
     """What `start` returns: a context manager that makes the run when it is entered."""
 
-    def __init__(self, make: Callable[..., Run[C]]) -> None:
+    def __init__(self, make: Callable[..., Run[C]], fingerprint: Callable[[], str] | None) -> None:
         self._make = make
+        self._fingerprint = fingerprint
         self._run: Run[C] | None = None
         self.keep = True
 
@@ -304,7 +311,10 @@ class _Starting(Generic[C]):
         if self._run is not None:
             msg = "this start() has been entered already: call start() again for another run."
             raise UsageError(msg)
-        self._run = self._make(keep=self.keep)
+        fingerprint = ""  # it stands in a journal only, and sources must be read for it: not in the loop
+        if self._fingerprint is not None:
+            fingerprint = await anyio.to_thread.run_sync(self._fingerprint)
+        self._run = self._make(fingerprint, keep=self.keep)
         return await self._run.__aenter__()
 
     async def __aexit__(
@@ -354,7 +364,11 @@ async def run(
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
         listeners=listeners, journal=journal, clock=clock, run_id=run_id,
     )  # fmt: skip
-    starting.keep = False
+    return await _to_the_end(starting)
+
+
+async def _to_the_end(starting: _Starting[C]) -> Result[C]:
+    starting.keep = False  # nobody will iterate
     async with starting as running:
         return await running.result()
 
@@ -375,13 +389,11 @@ def run_sync(
 ) -> Result[C]:
     """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`."""
 
-    async def main() -> Result[C]:
-        return await run(
-            graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
-            listeners=listeners, journal=journal, clock=clock, run_id=run_id,
-        )  # fmt: skip
-
-    return anyio.run(main, backend=backend)
+    starting = start(  # outside the loop, so that the graph's checks do not hold it up
+        graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
+        listeners=listeners, journal=journal, clock=clock, run_id=run_id,
+    )  # fmt: skip
+    return anyio.run(_to_the_end, starting, backend=backend)
 
 
 def _merged(own: Budget | None, given: Budget | None) -> Budget:

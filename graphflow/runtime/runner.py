@@ -24,6 +24,7 @@ from anyio.abc import TaskGroup
 
 from graphflow.errors import BoundHit, InternalError, UsageError
 from graphflow.events import (
+    AnswerGiven,
     Before,
     CancelRequested,
     Clock,
@@ -125,7 +126,7 @@ class Runner:
         self._context = copy_context()
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._bodies: dict[Path, Body] = {}
-        self._timers: list[tuple[float, int]] = []
+        self._timers: list[tuple[float, int]] = []  # in active seconds: a wait for people moves them all
         self._dropped: set[int] = set()
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
         self._swallowing: dict[int, Body] = {}  # local timers, with negative numbers
@@ -138,6 +139,7 @@ class Runner:
         self._awake = 0
         self._lock = anyio.Lock()
         self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
+        self._early: list[Fact] = []  # what people want of a session that has not begun
         self._recording = False
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._news: list[anyio.Event] = []
@@ -146,8 +148,21 @@ class Runner:
 
     # --- sessions ---
 
-    async def session(self, *facts: Fact) -> None:
-        """Run from some facts until the run has ended or waits for people; no task is left afterwards."""
+    async def session(self, first: Fact) -> None:
+        """Run from a fact until the run has ended or waits for people; no task is left afterwards."""
+        facts = [first, *self._early]
+        while facts and not self._ended:
+            self._early = []
+            await self._session(facts)
+            facts = self._early
+
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing more can be recorded."""
+        ended = self.fold.ended
+        return self.crash is not None or (ended is not None and ended.status != "waiting")
+
+    async def _session(self, facts: Sequence[Fact]) -> None:
         root = self._groups[0]
         self._over = over = anyio.Event()
         self._stopping = False
@@ -161,6 +176,8 @@ class Runner:
                 root.tasks, root.hosted = tasks, True
                 for fact in facts:
                     await self.record(fact)
+                if self.fold.ended is not None:
+                    self._finish()
                 if self._timers and not over.is_set():
                     self._need_timer_task()  # those that the last session left
                 try:
@@ -212,8 +229,8 @@ class Runner:
             self.record_now(fact)
             return
         with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
+            self._soon.append(fact)  # before the lock is waited for, so that facts keep their order
             async with self._lock:
-                self._soon.append(fact)
                 await self._store(self._journal)
 
     async def _store(self, journal: Journal) -> None:
@@ -248,11 +265,11 @@ class Runner:
             self.record_now(self._soon.popleft())
 
     def record_soon(self, fact: Fact) -> None:
-        """Record from where nothing can be awaited; nothing is recorded between sessions."""
+        """Record from where nothing can be awaited."""
         tasks = self._groups[0].tasks
-        if tasks is None:
-            return
-        if self._journal is None:
+        if tasks is None or self._stopping:
+            self._put_off(fact)
+        elif self._journal is None:
             self.record_now(fact)
         else:
             self._soon.append(fact)
@@ -266,10 +283,18 @@ class Runner:
                 await self._store(journal)
         self.awake(-1)
 
+    def _put_off(self, fact: Fact) -> None:
+        """Keep what people want for the next session; nothing else is recorded between sessions."""
+        if isinstance(fact, AnswerGiven | CancelRequested):
+            self._early.append(fact)
+
     def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
-        if self.crash is not None:
+        if self._ended:
             return None
-        at = self._clock.now() - self._began - self._rested
+        if self._stopping:
+            self._put_off(fact)
+            return None
+        at = self._active()
         try:
             decisions, commands = self.fold.advance(fact, at)
         except Exception as error:  # noqa: BLE001 - a bug of ours ends the run, and is raised
@@ -522,7 +547,7 @@ class Runner:
         self._local_timer -= 1
         timer = self._local_timer
         self._swallowing[timer] = body
-        heapq.heappush(self._timers, (self._clock.now() + SWALLOWED, timer))
+        heapq.heappush(self._timers, (self._active() + SWALLOWED, timer))
         self._need_timer_task()
 
     async def _ask(self, group: Group, command: AskHook) -> None:
@@ -565,9 +590,12 @@ class Runner:
         if self._clock.jumps and self._timing is not None:
             self._timing.cancel()
 
+    def _active(self) -> float:
+        """Return the active seconds since the run began."""
+        return self._clock.now() - self._began - self._rested
+
     def _set_timer(self, command: SetTimer) -> None:
-        at = command.at + self._began + self._rested
-        heapq.heappush(self._timers, (at, command.timer))
+        heapq.heappush(self._timers, (command.at, command.timer))
         self._need_timer_task()
 
     def _need_timer_task(self) -> None:
@@ -582,7 +610,8 @@ class Runner:
         """Report timers as they come due; ends when there are none."""
         try:
             while self._timers and not self._stopping:
-                deadline, timer = self._timers[0]
+                at, timer = self._timers[0]
+                deadline = at + self._began + self._rested
                 if timer in self._dropped:
                     self._dropped.discard(timer)
                     heapq.heappop(self._timers)

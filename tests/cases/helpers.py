@@ -5,16 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import networkx as nx
-
 from graphflow import Budget, Context, Graph, Reason, Result, Run, start
-from graphflow.events import Clock, Event, NodeEnded, NodeReentered, NodeSkipped, NodeStarted, Record, Refused
+from graphflow.events import Event, NodeEnded, NodeReentered, NodeSkipped, NodeStarted, Record, Refused
 from graphflow.model.ids import names, path_text
 from graphflow.runtime.advance import Fold
 from graphflow.testing import ManualClock, MemoryJournal, fold_again
-
-__all__ = ("Played", "nx", "play")
-# networkx is named here because an import blocks the loop, and the checks import it when they are first used.
 
 C = TypeVar("C", bound=Context)
 B = TypeVar("B")
@@ -68,7 +63,6 @@ async def play(
     answers: Mapping[str, Any] | None = None,
     budget: Budget | None = None,
     max_parallel: int | None = None,
-    clock: Clock | None = None,
     meanwhile: Callable[[Run[C]], None] | None = None,
 ) -> Played[C]:
     """Run a graph to its end, answering questions by their text's first line, and hold what every run must hold."""
@@ -82,7 +76,7 @@ async def play(
         max_parallel=max_parallel,
         journal=journal,
         listeners=[events.append],
-        clock=clock or ManualClock(),
+        clock=ManualClock(),
     )
     async with handle as run:
         if meanwhile is not None:

@@ -23,7 +23,6 @@ from graphflow import (
     when,
 )
 from graphflow.nodes.function import FunctionNode
-from graphflow.runtime.clock import RealClock
 from tests.cases.helpers import play
 
 
@@ -108,7 +107,7 @@ async def test_a1_a_stray_cancellation_of_one_branch_is_its_failure(shape: Shape
     """A body that was cancelled although nobody asked for it fails its node, and the run with it."""
     graph = shape(raiser("p", asyncio.CancelledError()), sleeper("q", 0.2, 1))
 
-    played = await play(graph, Notes(), clock=RealClock())
+    played = await play(graph, Notes())
 
     assert played.result.status == "failed"
     assert played.reason.code == "stray_cancellation"
@@ -329,7 +328,7 @@ async def test_a7_a_hanging_sibling_does_not_hide_a_failure() -> None:
     error = ValueError("at once")
     graph = Graph("main", START >> source >> (raiser("p", error, 0.01), q) >> END, context=Notes, leave=no_output)
 
-    played = await play(graph, Notes(), clock=RealClock())
+    played = await play(graph, Notes())
 
     assert played.error is error
     assert seen in (["CancelledError"], ["Cancelled"])

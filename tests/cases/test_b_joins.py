@@ -640,10 +640,11 @@ async def test_b7_a_condition_that_raises_fails_the_node_that_its_edge_leaves(
         src = Join("src")
     elif place == "graph":
         src = Graph("src", START >> plain("inside") >> END, context=Notes)
-    before = {
-        "join": (START >> s >> (plain("p"), q) >> src,),
-        "branch": (START >> s >> fork(src, q, failure="collect"), q >> j),
-    }.get(place, (START >> src,))
+    before: tuple[Chain[Any], ...] = (START >> src,)
+    if place == "join":
+        before = (START >> s >> (plain("p"), q) >> src,)
+    elif place == "branch":
+        before = (START >> s >> fork(src, q, failure="collect"), q >> j)
     handled = (src.on_error(x, catch=LookupError), x >> j) if caught else ()
     graph = Graph("main", *before, *statement(kind, src, j), *handled, j >> END, context=Notes)
 

@@ -417,7 +417,7 @@ class _Maker:
         self.chains.append(
             caller.delegates(
                 *callees,
-                max_hops=self.dice.randint(1, 4),
+                max_hops=self.dice.randint(1, 4) if self.mood.bounds else 50,
                 into="reports" if self._one_in(4) else None,
                 share=self.dice.choice(("pool", "pool", "equal", 0.5)) if self.mood.bounds else "pool",
                 timeout=self.dice.choice((0.3, 2.0)) if self.mood.timeouts and self._one_in(5) else None,
@@ -431,7 +431,7 @@ class _Maker:
         if kind == 0:
             other = self._node()
             one = self._node(handoffs=(other.name,))
-            self.chains.append(one.hands_off(other, max_hops=self.dice.randint(1, 4)))
+            self.chains.append(one.hands_off(other, max_hops=self.dice.randint(1, 4) if self.mood.bounds else 50))
             return one
         one = self._node()
         if kind == 1:
