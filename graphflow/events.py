@@ -45,9 +45,8 @@ def record(cls: type[T]) -> type[T]:
 
 
 def _equal(one: Any, other: object) -> bool:
-    if type(one) is not type(other):
-        return False
-    return all(getattr(one, name) == getattr(other, name) for name in one.__slots__)
+    slots: tuple[str, ...] = one.__slots__
+    return type(one) is type(other) and all(getattr(one, name) == getattr(other, name) for name in slots)
 
 
 def _shown(one: Any) -> str:

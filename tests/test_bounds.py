@@ -210,6 +210,64 @@ def test_exact_values(graph: Graph[Case], expected: tuple[float, ...]) -> None:
     assert numbers(graph.worst_case()) == expected
 
 
+def swarm(size: int, *, max_hops: int | None, max_handoffs: int | None) -> Graph[Case]:
+    """Nodes of which each can hand off to every other."""
+    nodes = [named(f"n{number}") for number in range(size)]
+    chains: list[Chain[Any]] = [START >> nodes[0], *(one >> END for one in nodes)]
+    chains += [one.hands_off(*(other for other in nodes if other is not one), max_hops=max_hops) for one in nodes]
+    return graph_of(*chains, max_handoffs=max_handoffs)
+
+
+@pytest.mark.parametrize(
+    ("graph", "runs", "visits"),
+    [
+        pytest.param(swarm(45, max_hops=None, max_handoffs=9), 10, 10, id="bound of the graph"),
+        pytest.param(swarm(45, max_hops=1, max_handoffs=None), 1 + 45 * 44, 1 + 45 * 44, id="bounds of the edges"),
+        pytest.param(swarm(45, max_hops=None, max_handoffs=None), INF, INF, id="no bound"),
+        pytest.param(swarm(5, max_hops=1, max_handoffs=None), 1 + 5 * 4, 5, id="small enough for flows"),
+    ],
+)
+def test_large_knots_get_a_coarser_bound(graph: Graph[Case], runs: float, visits: float) -> None:
+    """Where a flow for each node would take too long, what is bounded in the knot is added up."""
+    case = graph.worst_case()
+
+    assert (case.node_runs, case.visits["n0",]) == (runs, visits)
+
+
+def test_what_cannot_be_reached_costs_nothing() -> None:
+    """A map behind an edge that is never taken is not counted, though its lanes have no bound."""
+    graph = graph_of(
+        START >> A, A.choose(when(yes, B, max_hops=0), default=END), B.map(C, over=items, join=J), J >> END
+    )
+
+    assert numbers(graph.worst_case()) == (1, 0, 0, 1, 0)
+
+
+def test_a_kind_of_node_that_says_nothing_may_spend_anything() -> None:
+    """A node of a kind that is not known here has no bound on its calls."""
+    graph = graph_of(START >> Node[Case](name="a") >> END)
+
+    assert graph.worst_case().reasons["model_calls"] == "'a' does not say what it spends"
+
+
+def test_handoffs_and_error_edges_of_callees_are_counted() -> None:
+    """What a call comes to is all that control can reach in its frame."""
+    graph = graph_of(
+        START >> A >> END, A.delegates(B, max_hops=2), B.hands_off(C, D, max_hops=1), B.on_error(END), C.on_error(E)
+    )
+
+    case = graph.worst_case()
+
+    assert (case.node_runs, case.visits["a", "b"], case.visits["a", "c"]) == (1 + 2 + 1 + 1 + 1, 2, 2)
+
+
+def test_graphs_with_errors_are_counted_too() -> None:
+    """A branch that leads back to its fork is an error, and counting ends all the same."""
+    graph = graph_of(START >> A >> (B, C) >> D >> END, B.on_error(A), max_hops=20)
+
+    assert graph.worst_case().node_runs <= INF
+
+
 def test_visits_are_listed_by_path() -> None:
     """Visits of nested graphs and of callees stand under the names that lead to them."""
     case = company().worst_case()

@@ -19,6 +19,7 @@ from graphflow import (
     Join,
     Report,
     State,
+    add,
     append,
     first,
     fork,
@@ -49,6 +50,10 @@ class Needy(Context):
 
 class Asked(Context):
     question: str
+
+
+class Summed(Context):
+    total: Annotated[int, add] = 0
 
 
 class Answer(BaseModel):
@@ -350,6 +355,13 @@ def found(graph: Graph[Any]) -> list[tuple[str, tuple[str, ...]]]:
             ("wipe",),
             id="a way around the gate",
         ),
+        pytest.param(graph_of(START >> BOSS >> END, escalate=WIPE), "irreversible-ungated", ("wipe",), id="escalation"),
+        pytest.param(
+            graph_of(START >> A >> END, A.delegates(B, max_hops=1), B.hands_off(WIPE, max_hops=1)),
+            "irreversible-ungated",
+            ("wipe",),
+            id="a callee that hands off",
+        ),
         pytest.param(
             graph_of(START >> BOSS >> END, BOSS.on_error(WIPE), WIPE >> END),
             "irreversible-ungated",
@@ -504,6 +516,13 @@ def test_each_rule_finds_its_warning(graph: Graph[Any], code: str, where: tuple[
             graph_of(START >> A >> END, A.delegates(B, max_hops=1, report=Answer, into="answers"), context=Numbers),
             id="a report that the field takes",
         ),
+        pytest.param(
+            graph_of(START >> named("a", into="reports") >> END, escalate=named("boss", into="answer")), id="into"
+        ),
+        pytest.param(
+            graph_of(START >> named("a", into="total") >> END, context=Summed), id="into a field with a reducer"
+        ),
+        pytest.param(graph_of(START >> BOSS >> WIPE >> END, escalate=named("help")), id="escalate is no way to it"),
         pytest.param(graph_of(START >> SHARED.named("x") >> SHARED.named("y") >> END), id="one graph twice"),
         pytest.param(
             graph_of(

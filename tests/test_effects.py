@@ -89,7 +89,11 @@ async def test_an_effect_gives_what_its_function_gives() -> None:
 
     async def work(step: Step) -> tuple[object, ...]:
         thread = await step.effect("sync", lambda: anyio.from_thread.run(doubled, 4))
-        return (await step.effect("async", doubled, 2), await step.effect("partial", functools.partial(doubled, 3)), thread)
+        return (
+            await step.effect("async", doubled, 2),
+            await step.effect("partial", functools.partial(doubled, 3)),
+            thread,
+        )
 
     played = await play(line(body("a", work)), Log())
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -59,6 +60,10 @@ class Wider(Case):
 
 class Order(Brief):
     number: int = 0
+
+
+class Color(Enum):
+    RED = object()
 
 
 class Answer(BaseModel):
@@ -243,7 +248,7 @@ def test_a_change_of_meaning_is_another_fingerprint(one: Graph[Any], other: Grap
 
 def test_what_is_only_said_is_no_meaning() -> None:
     """Descriptions are part of the structure and not of the fingerprint."""
-    made_at_once: list[Callable[[Any], int]] = [lambda state: 1, lambda state: 2]
+    one, other = small(description="One."), small(description="Another.")
 
     assert structure(one) != structure(other)
     assert fingerprint(one) == fingerprint(other)
@@ -323,6 +328,19 @@ def test_every_kind_of_callable_has_a_name() -> None:
     assert " at 0x" not in json.dumps(found)
 
 
+def test_a_name_that_is_bound_later_is_left_out() -> None:
+    """A function may close over something that is not there yet."""
+
+    def early() -> int:
+        return later
+
+    found = code(early)
+    later = 1
+
+    assert "closure" not in found
+    assert code(early)["closure"] == [later]
+
+
 def test_two_lambdas_of_one_line_differ() -> None:
     """Their source is the same line, so their compiled code decides."""
     made_at_once: list[Callable[[Any], int]] = [lambda state: 1, lambda state: 2]
@@ -341,6 +359,7 @@ def test_two_lambdas_of_one_line_differ() -> None:
         pytest.param(FrozenDict({"b": 1, "a": (2,)}), {"a": [2], "b": 1}, id="mapping"),
         pytest.param(Answer(text="x"), {"text": "x"}, id="model"),
         pytest.param(A, "a", id="node"),
+        pytest.param(Color.RED, {"enum": "Color", "name": "RED"}, id="enum"),
         pytest.param(int, {"type": "integer"}, id="type"),
         pytest.param(tuple[int, ...], {"items": {"type": "integer"}, "type": "array"}, id="generic"),
         pytest.param(Any, {}, id="any"),

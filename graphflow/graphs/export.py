@@ -267,12 +267,13 @@ def _context(context: type[Context]) -> Data:
 
 
 def code(fn: Callable[..., Any]) -> Data:
-    """Return what identifies a function: its name, a digest of its source, and what it closes over.
+    """Return what identifies a function: its name, and digests of its source and of what it closes over.
 
-    Where there is no source, as at an interactive prompt, the digest is that of its compiled code.
+    The values themselves are left out, since they may be secret. Where there is no source, as at an interactive
+    prompt, the digest is that of its compiled code.
     """
     if isinstance(fn, functools.partial):
-        return {"partial": code(fn.func), "args": plain(fn.args), "keywords": plain(fn.keywords)}
+        return {"partial": code(fn.func), "given": _digest([plain(fn.args), plain(fn.keywords)])}
     if inspect.ismethod(fn):
         return {"method": code(fn.__func__), "of": type(fn.__self__).__qualname__}
     if not inspect.isfunction(fn):
@@ -283,15 +284,16 @@ def code(fn: Callable[..., Any]) -> Data:
     given = [*(fn.__defaults__ or ()), *(fn.__kwdefaults__ or {}).values()]
     for name, values in (("closure", held), ("defaults", given)):
         if values:
-            found[name] = [_held(value, fn) for value in values]
+            found[name] = _digest([_held(value, fn) for value in values])
     return found
 
 
 def _is_filled(cell: types.CellType) -> bool:
     try:
-        return cell.cell_contents is not ...
+        _ = cell.cell_contents
     except ValueError:  # a name that is bound later
         return False
+    return True
 
 
 def _held(value: Any, holder: Any) -> Any:
@@ -306,13 +308,23 @@ def _held(value: Any, holder: Any) -> Any:
 
 def _source(found: Any) -> str:
     try:
-        text = textwrap.dedent(inspect.getsource(found))
+        plainly = inspect.unwrap(found) if inspect.isfunction(found) else None
+        text = _text(found) if plainly is None else _function_text(plainly.__code__.co_filename, plainly.__code__)
     except (OSError, TypeError):
         compiled = getattr(found, "__code__", None)
         return _digest(_compiled(compiled)) if compiled is not None else ""
     if getattr(found, "__name__", "") == "<lambda>":  # its line may hold several of them
         return _digest([text, _compiled(found.__code__)])
     return _digest(text)
+
+
+def _text(found: Any) -> str:
+    return textwrap.dedent(inspect.getsource(found))
+
+
+@functools.lru_cache(maxsize=4096)
+def _function_text(file: str, made: types.CodeType) -> str:  # noqa: ARG001 - equal code can stand in two files
+    return _text(made)
 
 
 def _compiled(made: types.CodeType) -> list[Any]:

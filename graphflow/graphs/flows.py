@@ -270,7 +270,7 @@ class _Counting:
         self.level.entered[index] = supply
         bounds = ((self.graph.max_hops, far[0], False), (self.graph.max_handoffs, far[1], True))
         for key in members:
-            most = min(counted[key], self._most(key))
+            most = min(counted[key], self._most(key), self.level.most)
             for limit, distance, handoffs in bounds:
                 if limit is not None:
                     ahead = distance.get(key, 0) if supply <= 1 and self.level.source is None else 0

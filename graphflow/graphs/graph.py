@@ -91,11 +91,13 @@ class Graph(Node[Any], Generic[C]):
         """
         statements: dict[int, Statement] = {}  # one chain may be part of several: each statement counts once
         for chain in chains:
-            if not isinstance(chain, Chain):
-                msg = f"Graph({name!r}): {chain!r} is no statement; write START >> node, a >> b, a.choose(...) and the like."
+            given: object = chain
+            if not isinstance(given, Chain):
+                msg = f"Graph({name!r}): {given!r} is no statement; write START >> a, a >> b, a.choose(...) and the like."
                 raise UsageError(msg)
             statements.update((id(statement), statement) for statement in chain.statements)
-        if not (isinstance(context, type) and issubclass(context, Context)):
+        kind: object = context
+        if not (isinstance(kind, type) and issubclass(kind, Context)):
             msg = f"Graph({name!r}, context={context!r}): a class derived from graphflow.Context is needed."
             raise UsageError(msg)
         put = object.__setattr__

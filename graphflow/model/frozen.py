@@ -176,7 +176,7 @@ def _mutable_class(base: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
         return _first((info.annotation for info in base.model_fields.values()), seen)
     if dataclasses.is_dataclass(base):
         if not _is_frozen_dataclass(base):
-            return (f"the dataclass {base.__name__} is not frozen", "@dataclass(frozen=True) on it")
+            return (f"the dataclass {_name(base)} is not frozen", "@dataclass(frozen=True) on it")
         return _first(typing.get_type_hints(base).values(), seen)
     if issubclass(base, tuple) and hasattr(base, "_fields"):
         return _first(typing.get_type_hints(base).values(), seen)

@@ -100,7 +100,7 @@ class Body:
         return found if isinstance(found, RefuseEffect) else None
 
     def _review(self) -> None:
-        """Tell the runner when this body falls asleep on the clock or wakes: all its effects wait, or it does itself."""
+        """Tell the runner when this body falls asleep on the clock or wakes: its effects wait, or it does itself."""
         asleep = bool(self._waits) and self._effects <= sum(inside for _, inside in self._waits.values())
         if asleep is self.awake and not self.ended:
             self.awake = not asleep
@@ -204,8 +204,8 @@ class Body:
             given = ", ".join(type(resource).__name__ for resource in self._runner.resources) or "none"
             count = "none" if not found else f"{len(found)}"
             msg = (
-                f"{path_text(self.path)!r} asked for a resource of class {kind.__name__}, and the run has {count} of it "
-                f"(given: {given}). Give exactly one: run(..., resources=[...])."
+                f"{path_text(self.path)!r} asked for a resource of class {kind.__name__}, and the run has {count} of it"
+                f" (given: {given}). Give exactly one: run(..., resources=[...])."
             )
             raise UsageError(msg)
         return found[0]
@@ -220,6 +220,13 @@ def _digest(args: tuple[Any, ...]) -> str:
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
 _INSIDE: ContextVar[Body | None] = ContextVar("graphflow_inside_effect", default=None)
+
+
+def current_task() -> Any:
+    """Return the present task where tasks can be cancelled one by one: on asyncio; else None."""
+    import asyncio
+
+    return asyncio.current_task() if anyio.get_cancelled_exc_class() is asyncio.CancelledError else None
 
 
 def cancelled_classes() -> tuple[type[BaseException], ...]:

@@ -85,16 +85,16 @@ class Clockwork(Core):
         while self.queue and (self.max_parallel is None or self.slots < self.max_parallel):
             waiting, turn, attempt = self.queue.popleft()
             wanted = waiting.standing is Standing.QUEUED or (waiting.standing is Standing.RUNNING and waiting.due)
-            if wanted and (waiting.turn, waiting.attempt) == (turn, attempt):
-                if waiting.closing is None and not waiting.timed_out:
-                    self._give_slot(waiting)
+            stale = (waiting.turn, waiting.attempt) != (turn, attempt) or waiting.timed_out
+            if wanted and not stale and waiting.closing is None:
+                self._give_slot(waiting)
 
     # --- timers ---
 
     def _timer(self, at: float, path: Path, purpose: Any, fire: Callable[[], None]) -> int:
         timer = self.set_timer(fire)
         self.decisions.append(TimerSet(timer, at, path, purpose))
-        self.commands.append(SetTimer(timer, at))
+        self.commands.append(SetTimer(timer, at, purpose != "sleep"))
         return timer
 
     def drop_timer(self, timer: int | None) -> None:

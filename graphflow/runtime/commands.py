@@ -75,10 +75,17 @@ class RefuseEffect:
 
 @record
 class SetTimer:
-    """Report `TimerFired(timer)` at a time, in active seconds."""
+    """Report `TimerFired(timer)` at a time, in active seconds.
+
+    Attributes:
+        timer: its number.
+        at: when.
+        limit: whether it ends something: what happens at that very moment is still in time, so it comes last.
+    """
 
     timer: int
     at: float
+    limit: bool = True
 
 
 @record

@@ -59,6 +59,7 @@ class Core:
         self.timed_frames: list[Frame] = []
         self.partial = False
         self.troubles: list[Reason] = []
+        self.cancelling = False  # whether somebody has cancelled the run
         self.ended: Any = None  # the RunEnded decision
         self.output: Any = None
         self.spent_by_node: dict[str, list[Amount]] = {}

@@ -285,8 +285,9 @@ class Failures(Core):
     def cancel_requested(self, fact: CancelRequested) -> None:
         """Cancel the whole run."""
         root = self.root
-        if root is None or (self.ended is not None and self.ended.status != "waiting"):
+        if root is None or self.cancelling or (self.ended is not None and self.ended.status != "waiting"):
             return
+        self.cancelling = True
         self.ended = None
         reason = Reason(code="cancelled", text=f"cancelled by {fact.by}")
         self.finish_when_empty(root, reason)

@@ -173,7 +173,10 @@ class Run(Generic[C]):
     def spent(self) -> Spending:
         """What the run has spent so far; the table by edge names what has closed."""
         fold = self._runner.fold
-        return Spending(budget_of(fold.total()), fold.spending, fold.spent_by_edge.copy)
+        spent = Spending(budget_of(fold.total()), fold.spending, fold.spent_by_edge.copy)
+        if fold.ended is None or fold.ended.status == "waiting":
+            _ = spent.by_node, spent.by_edge  # made now: the run goes on, and what was given stays as it is
+        return spent
 
     # --- people ---
 
@@ -263,7 +266,7 @@ def start(
     clock: Clock | None = None,
     run_id: str | None = None,
 ) -> _Starting[C]:
-    """Start a run and give a handle on it: `async with start(graph, context) as run`.
+    """Begin a run and give a handle on it: `async with start(graph, context) as run`.
 
     Leaving early cancels the run and waits for its end. The arguments are those of `run`.
     """
@@ -388,7 +391,6 @@ def run_sync(
     run_id: str | None = None,
 ) -> Result[C]:
     """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`."""
-
     starting = start(  # outside the loop, so that the graph's checks do not hold it up
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
         listeners=listeners, journal=journal, clock=clock, run_id=run_id,

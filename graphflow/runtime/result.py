@@ -59,6 +59,16 @@ class Spending:
         """What was spent behind each edge that opened a frame."""
         return FrozenDict({name: budget_of(amounts) for name, amounts in sorted(self._edges().items())})
 
+    def __eq__(self, other: object) -> bool:
+        """Compare the total and the tables."""
+        if not isinstance(other, Spending):
+            return NotImplemented
+        return (self.total, self.by_node, self.by_edge) == (other.total, other.by_node, other.by_edge)
+
+    def __hash__(self) -> int:
+        """Hash by the total; equality looks at everything."""
+        return hash(self.total)
+
     def __repr__(self) -> str:
         """Show the total."""
         return f"Spending({self.total!r})"

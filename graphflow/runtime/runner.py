@@ -1,19 +1,19 @@
 """The runner: it carries out what the fold commands, and tells the fold what happened.
 
-Each scope of the walk has a task group of its own, hosted by a task in the group around it. Inside a group, workers take
-bodies one after the other: a body that never waits costs no task, and when one does wait, another worker takes over.
-Bodies return facts and never raise into a group, so that no ExceptionGroup arises.
+Each scope of the walk has a task group of its own, hosted by a task in the group around it. Inside a group, workers
+take bodies one after the other: a body that never waits costs no task, and when one does wait, another worker takes
+over. Bodies return facts and never raise into a group, so that no ExceptionGroup arises.
 """
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextvars import Context as ContextVars
 from contextvars import copy_context
 from typing import Any
 
@@ -44,7 +44,7 @@ from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
 from graphflow.runtime.advance import Fold
-from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, resumed
+from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, current_task, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CancelBody,
@@ -122,11 +122,11 @@ class Runner:
         self.records: deque[Record | Event] | None = deque() if keep else None
         self.seq = 0
         self._clock, self._journal, self._before = clock, journal, before
-        self._listeners = list(listeners)
+        self._listeners = dict(enumerate(listeners))
         self._context = copy_context()
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._bodies: dict[Path, Body] = {}
-        self._timers: list[tuple[float, int]] = []  # in active seconds: a wait for people moves them all
+        self._timers: list[tuple[float, bool, int]] = []  # in active seconds: a wait for people moves them all
         self._dropped: set[int] = set()
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
         self._swallowing: dict[int, Body] = {}  # local timers, with negative numbers
@@ -145,6 +145,7 @@ class Runner:
         self._news: list[anyio.Event] = []
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
         self._stopping = False
+        self._host_task: Any = None  # asyncio's
 
     # --- sessions ---
 
@@ -164,6 +165,7 @@ class Runner:
 
     async def _session(self, facts: Sequence[Fact]) -> None:
         root = self._groups[0]
+        self._host_task = current_task()
         self._over = over = anyio.Event()
         self._stopping = False
         if self._resting_since is None:
@@ -308,17 +310,26 @@ class Runner:
         if self.records is not None:
             self.records.append(entry)
             self._tell()
-        for listener in tuple(self._listeners):
+        for number in tuple(self._listeners):
             for event in entry.events(self.run_id):
-                try:
-                    listener(event)
-                except Exception as error:  # noqa: BLE001 - a listener cannot break a run
-                    self._listeners.remove(listener)
-                    self._listener_failed(listener, error, entry.at)
+                if not self._heard(number, event):
                     break
-                except (KeyboardInterrupt, SystemExit) as error:
-                    self._crashed(error)
-                    return
+
+    def _heard(self, number: int, event: Event) -> bool:
+        """Tell a listener something; one that raises hears nothing more."""
+        listener = self._listeners.get(number)
+        if listener is None:
+            return False
+        try:
+            listener(event)
+        except Exception as error:  # noqa: BLE001 - a listener cannot break a run
+            del self._listeners[number]
+            self._listener_failed(listener, error, event.at)
+            return False
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._crashed(error)
+            return False
+        return True
 
     def _listener_failed(self, listener: Listener, error: Exception, at: float) -> None:
         name = getattr(listener, "__qualname__", type(listener).__qualname__)
@@ -327,8 +338,7 @@ class Runner:
             self.records.append(event)
             self._tell()
         for other in tuple(self._listeners):
-            with contextlib.suppress(Exception):  # it will be told apart at its next event
-                other(event)
+            self._heard(other, event)
 
     def _tell(self) -> None:
         news, self._news = self._news, []
@@ -468,23 +478,11 @@ class Runner:
         cancelled: BaseException | None = None
         waited = False
         try:
-            node = command.node
-            if node.is_async:
-                around = self._context.copy()
-                if node.wants_step:
-                    coroutine = around.run(node.fn, command.state, body)
+            if command.node.is_async:
+                over, item, around, coroutine = self._first_stretch(body, command)
+                if over:
+                    outcome = item
                 else:
-                    coroutine = around.run(node.fn, command.state)
-                if not inspect.iscoroutine(coroutine):
-                    coroutine = _awaited(coroutine)
-                began = time.perf_counter()
-                try:
-                    item = around.run(coroutine.send, None)
-                except StopIteration as stop:
-                    outcome = stop.value
-                    body.blocked = time.perf_counter() - began
-                else:
-                    body.blocked = time.perf_counter() - began
                     waited = True
                     self._hand_over(group)
                     outcome = await resumed(body, around, coroutine, item)
@@ -496,14 +494,10 @@ class Runner:
             if not isinstance(error, BoundHit):  # a bound is a result, never raised
                 self.errors[path] = error
             failure = failure_of(error, *_bound_of(error))
-        except BaseException as error:
-            if not isinstance(error, cancelled_classes()) or self.crash is not None:
-                self._bodies.pop(path, None)
-                if not isinstance(error, cancelled_classes()):
-                    self._crashed(error)
-                    return
-                raise
-            cancelled = error
+        except BaseException as error:  # noqa: BLE001 - told apart there
+            cancelled = await self._stopped(body, error)
+            if cancelled is None:
+                return
         if waited:
             group.takers += 1
         self._bodies.pop(path, None)
@@ -519,6 +513,40 @@ class Runner:
             self.awake(-1)
         if cancelled is not None and scope.cancel_called:
             raise cancelled
+
+    def _first_stretch(self, body: Body, command: StartBody) -> tuple[bool, Any, ContextVars, Coroutine[Any, Any, Any]]:
+        """Run a coroutine until it has ended (True, and what it returned) or waits (False, and for what)."""
+        node, around = command.node, self._context.copy()
+        args = (command.state, body) if node.wants_step else (command.state,)
+        coroutine = around.run(node.fn, *args)
+        if not inspect.iscoroutine(coroutine):
+            coroutine = _awaited(coroutine)
+        began = time.perf_counter()
+        try:
+            return False, around.run(coroutine.send, None), around, coroutine
+        except StopIteration as stop:
+            return True, stop.value, around, coroutine
+        finally:
+            body.blocked = time.perf_counter() - began
+
+    async def _stopped(self, body: Body, error: BaseException) -> BaseException | None:
+        """Return the cancellation of a body; None when what it raised ends the run instead."""
+        if not isinstance(error, cancelled_classes()):
+            self._bodies.pop(body.path, None)
+            self._crashed(error)
+            return None
+        if self.crash is not None:
+            self._bodies.pop(body.path, None)
+            raise error
+        if not body.cancelled and self._is_hosts(error):
+            await self.record(CancelRequested("its host"))
+        return error
+
+    def _is_hosts(self, error: BaseException) -> bool:
+        """Tell whether a cancellation is that of the task that runs this session, such as when a loop ends."""
+        if self._host_task is None:
+            return isinstance(error, anyio.get_cancelled_exc_class())
+        return bool(self._host_task.cancelling())
 
     async def _in_thread(self, body: Body, command: StartBody) -> Any:
         node = command.node
@@ -547,7 +575,7 @@ class Runner:
         self._local_timer -= 1
         timer = self._local_timer
         self._swallowing[timer] = body
-        heapq.heappush(self._timers, (self._active() + SWALLOWED, timer))
+        heapq.heappush(self._timers, (self._active() + SWALLOWED, True, timer))
         self._need_timer_task()
 
     async def _ask(self, group: Group, command: AskHook) -> None:
@@ -595,7 +623,7 @@ class Runner:
         return self._clock.now() - self._began - self._rested
 
     def _set_timer(self, command: SetTimer) -> None:
-        heapq.heappush(self._timers, (command.at, command.timer))
+        heapq.heappush(self._timers, (command.at, command.limit, command.timer))
         self._need_timer_task()
 
     def _need_timer_task(self) -> None:
@@ -610,7 +638,7 @@ class Runner:
         """Report timers as they come due; ends when there are none."""
         try:
             while self._timers and not self._stopping:
-                at, timer = self._timers[0]
+                at, limit, timer = self._timers[0]
                 deadline = at + self._began + self._rested
                 if timer in self._dropped:
                     self._dropped.discard(timer)
@@ -626,21 +654,23 @@ class Runner:
                         await self._clock.sleep_until(deadline)
                     self._timing = None
                     continue
+                if limit and self._clock.jumps and not await self._quiet(asleep=False):
+                    continue
                 heapq.heappop(self._timers)
                 await self._due(timer)
         finally:
             self._timer_task = False
             self._timing = None
 
-    async def _quiet(self) -> bool:
-        """Tell whether nothing more comes of itself before the clock jumps.
+    async def _quiet(self, *, asleep: bool = True) -> bool:
+        """Tell whether nothing more comes of itself, before a clock that jumps does so, or before a limit is reached.
 
         A body of several tasks, one of which sleeps, may have others that go on: each gets its turns here.
         """
         for _ in range(QUIET):
             seen = self.seq, self._timers[0]
             await anyio.lowlevel.checkpoint()
-            if self._awake or self._stopping or not self._timers or (self.seq, self._timers[0]) != seen:
+            if (asleep and self._awake) or self._stopping or not self._timers or (self.seq, self._timers[0]) != seen:
                 return False
         return True
 

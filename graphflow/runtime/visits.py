@@ -96,7 +96,7 @@ class Visits(Core):
         if fact.failure is not None:
             reason = Reason(
                 code="failed", text=f"the before= hook raised: {fact.failure.text}", path=path_text(visit.path),
-                error_type=fact.failure.error_type,
+                error_type=fact.failure.error_type.rpartition(".")[2],
             )  # fmt: skip
             self.forget(visit)
             self.fail(visit.token, Trouble(reason, fact.failure))

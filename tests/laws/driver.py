@@ -8,6 +8,7 @@ fires, a person answers), so one seed is one schedule.
 import random
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 from anyio import create_task_group
@@ -107,7 +108,7 @@ class World:
         budget: of the run.
         max_parallel: of the run.
         hook: answers the hook of a path, if the run has one.
-        answer: gives a person's answer to a question.
+        answer: gives a person's answer to a question; by default it repeats the question's id.
         cancel: the number of the record after which somebody cancels the run, or None.
         hurry: how likely a timer fires though something else could happen, in percent.
         stubborn: how likely a cancelled body returns as if it had not been, in percent.
@@ -116,7 +117,7 @@ class World:
     budget: Budget = field(default_factory=Budget)
     max_parallel: int | None = None
     hook: Callable[[Path], str | None] | None = None
-    answer: Callable[[str], object] = lambda _: "yes"
+    answer: Callable[[str], object] = str
     cancel: int | None = None
     hurry: int = 10
     stubborn: int = 0
@@ -161,7 +162,9 @@ class Driver:
         """Run to an end; a question is answered, so that "waiting" is none."""
         world = self.world
         self.give(
-            RunStarted("run", self.graph.name, "", context, world.budget, world.max_parallel, world.hook is not None, 0.0)
+            RunStarted(
+                "run", self.graph.name, "", context, world.budget, world.max_parallel, world.hook is not None, 0.0
+            )
         )
         while self._open():
             assert len(self.records) < MOST_RECORDS, "the run does not end"
@@ -231,12 +234,12 @@ class Driver:
         ways: list[Callable[[], None]] = []
         for body in self.bodies.values():
             if body.cancelled:
-                ways.append(lambda body=body: self._reap(body))
+                ways.append(partial(self._reap, body))
             elif body.free:
-                ways.append(lambda body=body: self._step(body))
-            ways += [lambda body=body, key=key: self._finish(body, key) for key in body.flying]
-        ways += [lambda path=path: self._hook(path) for path in self.hooks]
-        ways += [lambda question=question: self._answer(question) for question in sorted(self.fold.questions)]
+                ways.append(partial(self._step, body))
+            ways += [partial(self._finish, body, key) for key in body.flying]
+        ways += [partial(self._hook, path) for path in self.hooks]
+        ways += [partial(self._answer, question) for question in sorted(self.fold.questions)]
         return ways
 
     def _fire(self) -> None:
@@ -323,9 +326,8 @@ async def performed(play: Play, step: Step) -> object:
                 await step.sleep(request.seconds)
             else:
                 key = None if request.key.isdigit() else request.key
-                usage = request.usage
-                used = None if usage is None else lambda _: usage
-                await step.effect(f"effect {request.key}", checkpoint, key=key, cost=request.cost, usage=used)
+                name, usage = f"effect {request.key}", None if request.usage is None else partial(_used, request.usage)
+                await step.effect(name, checkpoint, key=key, cost=request.cost, usage=usage)
             answers[request.key] = None
         except (BoundHit, EffectKeyRequired) as error:
             answers[request.key] = error
@@ -340,6 +342,10 @@ async def performed(play: Play, step: Step) -> object:
             asked = play.send(dict(answers))
     except StopIteration as stop:
         return stop.value
+
+
+def _used(usage: Budget, _result: object) -> Budget:
+    return usage
 
 
 def at_once(outcome: Callable[[State[Any]], object]) -> Author:

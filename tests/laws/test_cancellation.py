@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from graphflow import Result, run, start
 from graphflow.events import CancelRequested, Event, Fact, NodeEnded, NodeStarted, RunEnded
 from graphflow.testing import ManualClock, MemoryJournal
-from tests.laws.teams import Book, Mood, Team, random_team
+from tests.laws.acting import Mood, Team
+from tests.laws.teams import Book, random_team
 from tests.support import examples
 
 RUNS = examples(340)
@@ -103,7 +104,7 @@ async def test_cancelling_the_handle(seed: int, point: int) -> None:
     """`run.cancel()`, at any event, ends the run as cancelled; no error of a body comes out then."""
     before = tasks_alive()
     team = team_of(seed)
-    watch = Watch(point, lambda: running.cancel())
+    watch = Watch(point, lambda: running.cancel())  # noqa: PLW0108 - the handle is there when the event is
     result: Result[Book] | None = None
     try:
         async with start(team.graph, Book(), **options(seed, watch)) as running:
@@ -127,8 +128,9 @@ async def test_cancelling_the_caller(seed: int, point: int) -> None:
     before = tasks_alive()
     team = team_of(seed)
     raised = None
-    with anyio.CancelScope() as scope:
-        watch = Watch(point, scope.cancel)
+    scope = anyio.CancelScope()
+    watch = Watch(point, scope.cancel)
+    with scope:
         try:
             await run(team.graph, Book(), **options(seed, watch))
         except ValueError as error:

@@ -40,28 +40,25 @@ class Notes(Context):
 def built(shape: Shape, script: Script) -> Graph[Notes]:
     """The shape as a graph of ours."""
     nodes = {name: _idle(name) for name in shape.nodes}
+    places: dict[Any, Any] = {**nodes, shapes.END: END, None: None}
     chains: list[Chain[Any]] = [START >> nodes[shape.entry]]
     for name, statement in shape.statements:
         source = nodes[name]
         match statement:
             case Next(to):
-                chains.append(source >> nodes[to] if to in nodes else source >> END)
+                chains.append(source >> places[to])
             case Fork(branches, conditional, failure):
                 chains.append(
                     source
                     >> fork(
-                        *(
-                            when(_taken(script, to), nodes[to]) if to in conditional else nodes[to]
-                            for to in branches
-                        ),
+                        *(when(_taken(script, to), nodes[to]) if to in conditional else nodes[to] for to in branches),
                         failure=failure,
                     )
                 )
             case Choose(cases, default):
-                branches = [_case(script, i, nodes.get(to, END)) for i, to in enumerate(cases)]
-                otherwise = None if default is None else nodes.get(default, END)
-                chains.append(source.choose(*branches, default=otherwise))
-    chains += [nodes[name].on_error(nodes.get(to, END)) for name, to in shape.errors]
+                tests = [_case(script, i, places[to]) for i, to in enumerate(cases)]
+                chains.append(source.choose(*tests, default=places[default]))
+    chains += [nodes[name].on_error(places[to]) for name, to in shape.errors]
     return Graph("shape", *chains, context=Notes, max_hops=ROUNDS)
 
 
@@ -125,7 +122,8 @@ def _context(context: Notes) -> reference.Context:
 
 def _arrived(driver: Driver) -> Inbox:
     root = driver.fold.root
-    assert root is not None and root.token is not None
+    assert root is not None
+    assert root.token is not None
     return _inbox(root.token.inbox) if driver.end.status in {"completed", "partial"} else ()
 
 
@@ -133,7 +131,8 @@ def _end(driver: Driver) -> reference.End:
     status, reason = driver.end.status, driver.end.reason
     if status in {"completed", "partial"}:
         return reference.End("completed" if status == "completed" else "partial")
-    assert status == "failed" and reason is not None
+    assert status == "failed"
+    assert reason is not None
     if reason.code == "no_route":
         last = reason.text.partition("no edge held after ")[2].partition(". Add")[0]
         return reference.End("no_route", tuple(re.findall(r"'([^']*)'", last)))
