@@ -211,9 +211,9 @@ def test_amounts_and_budgets_are_two_forms_of_one_thing(budget: Budget) -> None:
 class Books:
     """What the events of a run say about its meters, worked out apart from the ledger, in the most naive way."""
 
-    charges: list[tuple[Path, Amounts]] = field(default_factory=list)
-    flying: dict[tuple[Path, str], Amounts] = field(default_factory=dict)
-    splits: dict[Path, Amounts] = field(default_factory=dict)
+    charges: list[tuple[Path, Amounts]] = field(default_factory=list[tuple[Path, Amounts]])
+    flying: dict[tuple[Path, str], Amounts] = field(default_factory=dict[tuple[Path, str], Amounts])
+    splits: dict[Path, Amounts] = field(default_factory=dict[Path, Amounts])
 
     def read(self, entry: Record) -> None:
         """Take in one record."""

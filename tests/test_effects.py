@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import anyio
 import anyio.from_thread
-import anyio.to_thread
 import pytest
 
 from graphflow import (

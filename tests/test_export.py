@@ -338,7 +338,7 @@ def test_a_name_that_is_bound_later_is_left_out() -> None:
     later = 1
 
     assert "closure" not in found
-    assert code(early)["closure"] == [later]
+    assert "closure" in code(early)
 
 
 def test_two_lambdas_of_one_line_differ() -> None:

@@ -645,8 +645,8 @@ async def test_a_generator_that_owns_a_run_may_be_collected() -> None:
     gc.collect()
 
     with anyio.fail_after(5):
-        while "cancelled" not in str(_status(kept[0])):
-            await anyio.sleep(0.001)  # noqa: ASYNC110 - a finalizer tells nobody
+        while "cancelled" not in str(_status(kept[0])):  # noqa: ASYNC110 - a finalizer tells nobody
+            await anyio.sleep(0.001)
 
 
 def _status(running: Run[Nothing]) -> str | None:

@@ -266,9 +266,10 @@ def start(
     clock: Clock | None = None,
     run_id: str | None = None,
 ) -> _Starting[C]:
-    """Begin a run and give a handle on it: `async with start(graph, context) as run`.
+    """Begin a run and give a handle on it.
 
-    Leaving early cancels the run and waits for its end. The arguments are those of `run`.
+    Use it as `async with start(graph, context) as run`. Leaving early cancels the run and waits for its end. The
+    arguments are those of the function `run`.
     """
     wrong = not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or max_parallel < 1
     if max_parallel is not None and wrong:

@@ -254,15 +254,15 @@ class Runner:
         if self._recording:
             self._soon.append(fact)  # a listener's doing: its turn comes when this record is done
             return
-        self._recording = True
         made = self._advance(fact)
         if made is not None:
             entry, commands = made
             if self.records is not None or self._listeners:
+                self._recording = True
                 self._publish(entry)
+                self._recording = False
             if commands:
                 self._carry_out(commands)
-        self._recording = False
         if self._soon:
             self.record_now(self._soon.popleft())
 
@@ -510,7 +510,9 @@ class Runner:
         else:
             await self.record(fact)
         if body.awake:
-            self.awake(-1)
+            self._awake -= 1
+            if not self._awake and self._timers:
+                self._asleep()
         if cancelled is not None and scope.cancel_called:
             raise cancelled
 

@@ -156,7 +156,7 @@ async def test_m5_stopping_the_iteration_early_is_no_error(until: str) -> None:
 async def test_m5_an_iterator_may_be_left_and_taken_up_again() -> None:
     """A second loop goes on where the first was left; two loops at once share the events."""
     async with start(line(*(worker(name, 1) for name in "abcd")), Nothing()) as running:
-        first = []
+        first: list[int] = []
         async for event in running:
             first.append(event.seq)
             if event.kind == "effect_started":
@@ -174,7 +174,7 @@ async def test_m5_an_iterator_may_be_left_and_taken_up_again() -> None:
 
 
 async def test_m5_a_reader_that_is_cancelled_takes_its_run_with_it() -> None:
-    """The task of a reader is cancelled half-way: the run inside its block is cancelled too, and only that comes out."""
+    """A reader is cancelled half-way: the run inside its block is cancelled too, and only that comes out."""
     events: list[Event] = []
 
     async def hang(_: State[Nothing]) -> None:

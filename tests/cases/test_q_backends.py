@@ -245,8 +245,8 @@ async def test_q3_a_stream_closed_by_a_finalizer_reaps_its_run() -> None:
     gc.collect()
 
     with anyio.fail_after(5):
-        while not _over(kept[0]):
-            await anyio.sleep(0.001)  # noqa: ASYNC110 - a finalizer tells nobody
+        while not _over(kept[0]):  # noqa: ASYNC110 - a finalizer tells nobody
+            await anyio.sleep(0.001)
     assert kept[0].outcome.status == "cancelled"
 
 
