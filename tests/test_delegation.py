@@ -948,3 +948,38 @@ async def test_loops_count_the_hops_of_one_activation() -> None:
     assert played.result.context.notes == ("done", "done", "failed")
     assert played.refused == ["max_hops"]
     assert "boss:2/a@0.0" in played.ended
+
+
+async def test_a_caller_that_a_bound_stops_reports_what_its_callees_found() -> None:
+    """With reports done in its inbox a callee at a bound is partial, with their findings and evidence; else failed."""
+
+    @node
+    async def leaf(state: State[Case]) -> Report:
+        return Report(finding="found it", evidence=("a:1",))
+
+    @node
+    async def middle(state: State[Case], step: Step) -> Delegate | str:
+        if state.turn == 0 and state.brief is not None and state.brief.objective == "ask":
+            return Delegate(Call("leaf", "look"))
+        return await step.effect("think", str, 1, cost=Budget(model_calls=1))
+
+    @node
+    async def top(state: State[Case]) -> Delegate | str:
+        if state.turn == 0:
+            return Delegate(Call("middle", "ask"), Call("middle", "do it alone"))
+        return " ".join(f"{report.status}:{report.finding}:{report.evidence}" for report in state.values)
+
+    graph = Graph(
+        "graph",
+        START >> top >> END,
+        top.delegates(middle, max_hops=2),
+        middle.delegates(leaf, max_hops=2),
+        context=Case,
+        budget=Budget(model_calls=0),
+        max_depth=2,
+    )
+
+    result = await run(graph, Case())
+
+    assert result.status == "partial"
+    assert result.output == "partial:found it:('a:1',) failed::()"

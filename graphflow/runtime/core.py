@@ -192,6 +192,10 @@ class Core:
         """A bound stops a token (failures)."""
         raise NotImplementedError
 
+    def exhausts(self, token: Token) -> bool:
+        """Tell whether a bound that stops a token ends the whole run (failures)."""
+        raise NotImplementedError
+
     def cancel_scope(self, scope: Scope, closing: Closing) -> None:
         """Cancel what is left of a scope (failures)."""
         raise NotImplementedError

@@ -90,6 +90,17 @@ class Failures(Core):
         else:
             self._frame_bound(token.frame, reason)
 
+    def exhausts(self, token: Token) -> bool:
+        """Tell whether a bound that stops a token ends the whole run: nobody on the way outward takes it."""
+        while token.scope is None:
+            frame = token.frame
+            if frame.is_node or (frame.tables.escalate is not None and not frame.escalated):
+                return False
+            if frame.owner is None:
+                return True
+            token = frame.owner.token
+        return False
+
     def _frame_bound(self, frame: Frame, reason: Reason, *, overdue: bool = False) -> None:
         if frame.closed or frame.closing is not None:
             return
@@ -117,7 +128,7 @@ class Failures(Core):
         if owner is None:
             self.finish("exhausted", reason)
         elif frame.is_node:
-            report = Report.failed(reason)
+            report = _at_a_bound(frame.offers, reason)
             self.close_frame(frame, report)
             self.call_done(owner, frame.call, report)
         else:
@@ -386,6 +397,15 @@ def _blamed(token: Token, scope: Scope, trouble: Trouble) -> str:
     if len(path) > depth:
         return path[depth].name
     return scope.path[-1].name if len(scope.path) > depth else "START"  # a bound of the edge out of the fork
+
+
+def _at_a_bound(offers: tuple[Report, ...], reason: Reason) -> Report:
+    """Return the report of a callee that a bound stopped: partial if its own callees have found something."""
+    if not offers:
+        return Report.failed(reason)
+    evidence = tuple(dict.fromkeys(item for report in offers for item in report.evidence))
+    finding = "\n".join(report.finding for report in offers)
+    return Report(finding=finding, evidence=evidence, status="partial", reason=reason)
 
 
 def _nothing() -> list[Amount]:

@@ -11,7 +11,7 @@ from graphflow.events import EdgeName, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, ContextRules
-from graphflow.model.contract import Reason
+from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
@@ -104,6 +104,7 @@ class Frame:
     detached: list[Scope] = field(default_factory=list["Scope"])  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
     escalated: bool = False
+    offers: tuple[Report, ...] = ()  # what a callee that a bound stops can still report
     closing: Closing | None = None
     set_aside: bool = False
     closed: bool = False

@@ -219,8 +219,14 @@ class Visits(Core):
         if any(edge for edge in visit.station.errors if "graphflow.errors.BoundHit" in edge.catch):
             self.attempt_failed(visit, self.bound_trouble(reason))
             return
-        self.end_visit(visit, "failed", reason)
-        self.hit_bound(visit.token, reason)
+        token = visit.token
+        reports = (message.value for message in visit.inbox)
+        token.frame.offers = tuple(r for r in reports if isinstance(r, Report) and r.status == "done")
+        if self.exhausts(token):
+            visit.standing = Standing.ENDED  # but no terminal event: a resume with more enters this turn again
+        else:
+            self.end_visit(visit, "failed", reason)
+        self.hit_bound(token, reason)
 
     def _outcome(self, visit: Visit, outcome: Any) -> None:
         kind: Any = cast("Any", type(outcome))
