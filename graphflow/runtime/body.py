@@ -41,12 +41,12 @@ class Body:
         "path", "scope", "thread",
     )  # fmt: skip
 
-    def __init__(self, runner: Runner, command: StartBody) -> None:
+    def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
         """Begin for a command of the fold."""
         self._runner = runner
         self.command = command
         self.path: Path = command.path
-        self.scope: anyio.CancelScope | None = None
+        self.scope = scope
         self.cancelled = False
         self.ended = False
         self.count = 0
@@ -65,8 +65,7 @@ class Body:
     def cancel(self) -> None:
         """Stop this body as soon as it can be stopped."""
         self.cancelled = True
-        if self.scope is not None:
-            self.scope.cancel()
+        self.scope.cancel()
         for key in tuple(self._waits):  # they may be shielded, and the fold will not answer any more
             self.answer(RefuseEffect(self.path, key, "cancelled"))
 

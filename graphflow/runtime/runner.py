@@ -7,7 +7,6 @@ over. Bodies return facts and never raise into a group, so that no ExceptionGrou
 
 from __future__ import annotations
 
-import heapq
 import inspect
 import threading
 import time
@@ -24,26 +23,20 @@ from anyio.abc import TaskGroup
 
 from graphflow.errors import BoundHit, InternalError, UsageError
 from graphflow.events import (
-    AnswerGiven,
     Before,
     CancelRequested,
     Clock,
-    Event,
     Fact,
     HookAnswered,
     Journal,
     Listener,
-    ListenerFailed,
     NodeReturned,
-    Record,
-    TimerFired,
     Warned,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
-from graphflow.runtime.advance import Fold
 from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, current_task, resumed
 from graphflow.runtime.commands import (
     AskHook,
@@ -59,12 +52,10 @@ from graphflow.runtime.commands import (
     StartBody,
 )
 from graphflow.runtime.core import failure_of, left_now
+from graphflow.runtime.timekeeper import Timekeeper
 
 TURNS = 64
 """How many bodies that never wait run before the loop gets a turn."""
-
-QUIET = 8
-"""How many turns of the loop in which nothing happens let a clock jump that jumps."""
 
 SWALLOWED = 5.0
 """Active seconds after which a cancelled body that goes on is reported."""
@@ -86,7 +77,7 @@ class Group:
         self.children: list[Group] = []  # to be hosted as soon as the tasks are there
 
 
-class Runner:
+class Runner(Timekeeper):
     """One run at work."""
 
     def __init__(
@@ -113,38 +104,18 @@ class Runner:
             resources: what `step.resource` finds.
             keep: whether records are kept for an iterator over the events.
         """
-        self.fold = Fold(graph)
-        self.run_id = run_id
+        super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep)
         self.resources = tuple(resources)
         self.thread = threading.get_ident()
         self.errors: dict[Path, BaseException] = {}
-        self.crash: BaseException | None = None
-        self.records: deque[Record | Event] | None = deque() if keep else None
-        self.seq = 0
-        self._clock, self._journal, self._before = clock, journal, before
-        self._listeners = dict(enumerate(listeners))
+        self._before = before
         self._context = copy_context()
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._bodies: dict[Path, Body] = {}
-        self._timers: list[tuple[float, bool, int]] = []  # in active seconds: a wait for people moves them all
-        self._dropped: set[int] = set()
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
-        self._swallowing: dict[int, Body] = {}  # local timers, with negative numbers
-        self._timing: anyio.CancelScope | None = None
-        self._timer_task = False
-        self._local_timer = 0
-        self._began = 0.0
-        self._rested = 0.0
-        self._resting_since: float | None = None
-        self._awake = 0
-        self._lock = anyio.Lock()
-        self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
-        self._early: list[Fact] = []  # what people want of a session that has not begun
-        self._recording = False
+        self._swallowing: dict[int, Body] = {}  # by local timer
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
-        self._news: list[anyio.Event] = []
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
-        self._stopping = False
         self._host_task: Any = None  # asyncio's
 
     # --- sessions ---
@@ -157,22 +128,12 @@ class Runner:
             await self._session(facts)
             facts = self._early
 
-    @property
-    def _ended(self) -> bool:
-        """Whether nothing more can be recorded."""
-        ended = self.fold.ended
-        return self.crash is not None or (ended is not None and ended.status != "waiting")
-
     async def _session(self, facts: Sequence[Fact]) -> None:
         root = self._groups[0]
         self._host_task = current_task()
         self._over = over = anyio.Event()
         self._stopping = False
-        if self._resting_since is None:
-            self._began = self._clock.now()
-        else:
-            self._rested += self._clock.now() - self._resting_since
-            self._resting_since = None
+        self._go_on()
         try:
             async with anyio.create_task_group() as tasks:
                 root.tasks, root.hosted = tasks, True
@@ -223,133 +184,9 @@ class Runner:
         if root.tasks is not None:
             root.tasks.cancel_scope.cancel()
 
-    # --- facts ---
-
-    async def record(self, fact: Fact) -> None:
-        """Advance the fold, store the record, then carry out the commands."""
-        if self._journal is None:
-            self.record_now(fact)
-            return
-        with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
-            self._soon.append(fact)  # before the lock is waited for, so that facts keep their order
-            async with self._lock:
-                await self._store(self._journal)
-
-    async def _store(self, journal: Journal) -> None:
-        """Advance the fold by what is to be recorded, in order."""
-        while self._soon:
-            made = self._advance(self._soon.popleft())
-            if made is not None:
-                entry, commands = made
-                try:
-                    await journal.append(self.run_id, entry)
-                except Exception as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
-                    self._crashed(error)
-                    return
-                self._publish(entry)
-                self._carry_out(commands)
-
-    def record_now(self, fact: Fact) -> None:
-        """Do what `record` does when there is no journal to wait for."""
-        if self._recording:
-            self._soon.append(fact)  # a listener's doing: its turn comes when this record is done
-            return
-        made = self._advance(fact)
-        if made is not None:
-            entry, commands = made
-            if self.records is not None or self._listeners:
-                self._recording = True
-                self._publish(entry)
-                self._recording = False
-            if commands:
-                self._carry_out(commands)
-        if self._soon:
-            self.record_now(self._soon.popleft())
-
-    def record_soon(self, fact: Fact) -> None:
-        """Record from where nothing can be awaited."""
-        tasks = self._groups[0].tasks
-        if tasks is None or self._stopping:
-            self._put_off(fact)
-        elif self._journal is None:
-            self.record_now(fact)
-        else:
-            self._soon.append(fact)
-            self._awake += 1
-            tasks.start_soon(self._flush, self._journal)
-
-    async def _flush(self, journal: Journal) -> None:
-        """Record what was put off, unless somebody else has done so meanwhile."""
-        with anyio.CancelScope(shield=True):
-            async with self._lock:
-                await self._store(journal)
-        self.awake(-1)
-
-    def _put_off(self, fact: Fact) -> None:
-        """Keep what people want for the next session; nothing else is recorded between sessions."""
-        if isinstance(fact, AnswerGiven | CancelRequested):
-            self._early.append(fact)
-
-    def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
-        if self._ended:
-            return None
-        if self._stopping:
-            self._put_off(fact)
-            return None
-        at = self._active()
-        try:
-            decisions, commands = self.fold.advance(fact, at)
-        except Exception as error:  # noqa: BLE001 - a bug of ours ends the run, and is raised
-            self._crashed(error if isinstance(error, InternalError) else _internal(error))
-            return None
-        entry = Record(self.seq, at, fact, tuple(decisions))
-        self.seq += 1 + len(decisions)
-        return entry, commands
-
-    def _publish(self, entry: Record) -> None:
-        if self.records is not None:
-            self.records.append(entry)
-            self._tell()
-        for number in tuple(self._listeners):
-            for event in entry.events(self.run_id):
-                if not self._heard(number, event):
-                    break
-
-    def _heard(self, number: int, event: Event) -> bool:
-        """Tell a listener something; one that raises hears nothing more."""
-        listener = self._listeners.get(number)
-        if listener is None:
-            return False
-        try:
-            listener(event)
-        except Exception as error:  # noqa: BLE001 - a listener cannot break a run
-            del self._listeners[number]
-            self._listener_failed(listener, error, event.at)
-            return False
-        except (KeyboardInterrupt, SystemExit) as error:
-            self._crashed(error)
-            return False
-        return True
-
-    def _listener_failed(self, listener: Listener, error: Exception, at: float) -> None:
-        name = getattr(listener, "__qualname__", type(listener).__qualname__)
-        event = Event(self.run_id, self.seq, at, ListenerFailed(name, f"{type(error).__name__}: {error}"))
-        if self.records is not None:
-            self.records.append(event)
-            self._tell()
-        for other in tuple(self._listeners):
-            self._heard(other, event)
-
-    def _tell(self) -> None:
-        news, self._news = self._news, []
-        for event in news:
-            event.set()
-
-    def news(self) -> anyio.Event:
-        """Return an event that is set when there are new records, or the session ends."""
-        event = anyio.Event()
-        self._news.append(event)
-        return event
+    def _tasks(self) -> TaskGroup | None:
+        """Return the task group of the session, while there is one."""
+        return self._groups[0].tasks
 
     # --- commands ---
 
@@ -470,9 +307,7 @@ class Runner:
             await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
             self.awake(-1)
             return
-        body = Body(self, command)
-        body.scope = scope
-        self._bodies[path] = body
+        body = self._bodies[path] = Body(self, command, scope)
         outcome: Any = None
         failure = None
         cancelled: BaseException | None = None
@@ -574,11 +409,14 @@ class Runner:
 
     def _cancel(self, body: Body) -> None:
         body.cancel()
-        self._local_timer -= 1
-        timer = self._local_timer
-        self._swallowing[timer] = body
-        heapq.heappush(self._timers, (self._active() + SWALLOWED, True, timer))
-        self._need_timer_task()
+        self._swallowing[self._set_local_timer(SWALLOWED)] = body
+
+    async def _local_due(self, timer: int) -> None:
+        """Report a body that goes on long after it was cancelled."""
+        body = self._swallowing.pop(timer)
+        if self._bodies.get(body.path) is body:
+            text = f"{path_text(body.path)!r} was cancelled {SWALLOWED:g} s ago and goes on"
+            await self._warned(body.path, "cancel_swallowed", text)
 
     async def _ask(self, group: Group, command: AskHook) -> None:
         """Ask the `before=` hook about a visit."""
@@ -608,81 +446,7 @@ class Runner:
             await self.record(HookAnswered(command.path, skip, failure))
         self.awake(-1)
 
-    # --- time ---
-
-    def awake(self, change: int) -> None:
-        """Count the tasks of the run that do not sleep on the clock."""
-        self._awake += change
-        if not self._awake and self._timers:
-            self._asleep()
-
-    def _asleep(self) -> None:
-        if self._clock.jumps and self._timing is not None:
-            self._timing.cancel()
-
-    def _active(self) -> float:
-        """Return the active seconds since the run began."""
-        return self._clock.now() - self._began - self._rested
-
-    def _set_timer(self, command: SetTimer) -> None:
-        heapq.heappush(self._timers, (command.at, command.limit, command.timer))
-        self._need_timer_task()
-
-    def _need_timer_task(self) -> None:
-        tasks = self._groups[0].tasks
-        if not self._timer_task and tasks is not None:
-            self._timer_task = True
-            tasks.start_soon(self._tick)
-        elif self._timing is not None:
-            self._timing.cancel()
-
-    async def _tick(self) -> None:
-        """Report timers as they come due; ends when there are none."""
-        try:
-            while self._timers and not self._stopping:
-                at, limit, timer = self._timers[0]
-                deadline = at + self._began + self._rested
-                if timer in self._dropped:
-                    self._dropped.discard(timer)
-                    heapq.heappop(self._timers)
-                    continue
-                if not self._awake:
-                    if self._clock.jumps and not await self._quiet():
-                        continue
-                    self._clock.all_asleep(deadline)
-                if self._clock.now() < deadline:
-                    with anyio.CancelScope() as scope:
-                        self._timing = scope
-                        await self._clock.sleep_until(deadline)
-                    self._timing = None
-                    continue
-                if limit and self._clock.jumps and not await self._quiet(asleep=False):
-                    continue
-                heapq.heappop(self._timers)
-                await self._due(timer)
-        finally:
-            self._timer_task = False
-            self._timing = None
-
-    async def _quiet(self, *, asleep: bool = True) -> bool:
-        """Tell whether nothing more comes of itself, before a clock that jumps does so, or before a limit is reached.
-
-        A body of several tasks, one of which sleeps, may have others that go on: each gets its turns here.
-        """
-        for _ in range(QUIET):
-            seen = self.seq, self._timers[0]
-            await anyio.lowlevel.checkpoint()
-            if (asleep and self._awake) or self._stopping or not self._timers or (self.seq, self._timers[0]) != seen:
-                return False
-        return True
-
-    async def _due(self, timer: int) -> None:
-        body = self._swallowing.pop(timer, None)
-        if timer >= 0:
-            await self.record(TimerFired(timer))
-        elif body is not None and self._bodies.get(body.path) is body:
-            text = f"{path_text(body.path)!r} was cancelled {SWALLOWED:g} s ago and goes on"
-            await self._warned(body.path, "cancel_swallowed", text)
+    # --- what a body asks ---
 
     def left(self, path: Path) -> Left:
         """Return what remains for a visit now."""
@@ -699,9 +463,3 @@ def _bound_of(error: Exception) -> tuple[str, float | None]:
         limit = error.limit
         return error.bound, None if limit is None else float(str(limit))
     return "failed", None
-
-
-def _internal(error: Exception) -> InternalError:
-    made = InternalError(f"the fold raised {type(error).__name__}: {error}")
-    made.__cause__ = error
-    return made

@@ -1,0 +1,216 @@
+"""The recorder: what is told to the fold becomes a record, is stored, and is heard by whoever listens."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from graphflow.errors import InternalError
+from graphflow.events import (
+    AnswerGiven,
+    CancelRequested,
+    Clock,
+    Event,
+    Fact,
+    Journal,
+    Listener,
+    ListenerFailed,
+    Record,
+)
+from graphflow.graphs.graph import Graph
+from graphflow.runtime.advance import Fold
+from graphflow.runtime.commands import Command
+
+
+class Recorder:
+    """The part of a runner that records; it names the calls to the other parts."""
+
+    def __init__(
+        self,
+        graph: Graph[Any],
+        run_id: str,
+        *,
+        clock: Clock,
+        journal: Journal | None,
+        listeners: Sequence[Listener],
+        keep: bool,
+    ) -> None:
+        """Begin before the first fact; the arguments are those of `Runner`."""
+        self.fold = Fold(graph)
+        self.run_id = run_id
+        self.crash: BaseException | None = None
+        self.records: deque[Record | Event] | None = deque() if keep else None
+        self.seq = 0
+        self._clock, self._journal = clock, journal
+        self._listeners = dict(enumerate(listeners))
+        self._lock = anyio.Lock()
+        self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
+        self._early: list[Fact] = []  # what people want of a session that has not begun
+        self._recording = False
+        self._stopping = False
+        self._news: list[anyio.Event] = []
+        self._awake = 0
+
+    @property
+    def _ended(self) -> bool:
+        """Whether nothing more can be recorded."""
+        ended = self.fold.ended
+        return self.crash is not None or (ended is not None and ended.status != "waiting")
+
+    async def record(self, fact: Fact) -> None:
+        """Advance the fold, store the record, then carry out the commands."""
+        if self._journal is None:
+            self.record_now(fact)
+            return
+        with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
+            self._soon.append(fact)  # before the lock is waited for, so that facts keep their order
+            async with self._lock:
+                await self._store(self._journal)
+
+    async def _store(self, journal: Journal) -> None:
+        """Advance the fold by what is to be recorded, in order."""
+        while self._soon:
+            made = self._advance(self._soon.popleft())
+            if made is not None:
+                entry, commands = made
+                try:
+                    await journal.append(self.run_id, entry)
+                except Exception as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
+                    self._crashed(error)
+                    return
+                self._publish(entry)
+                self._carry_out(commands)
+
+    def record_now(self, fact: Fact) -> None:
+        """Do what `record` does when there is no journal to wait for."""
+        if self._recording:
+            self._soon.append(fact)  # a listener's doing: its turn comes when this record is done
+            return
+        made = self._advance(fact)
+        if made is not None:
+            entry, commands = made
+            if self.records is not None or self._listeners:
+                self._recording = True
+                self._publish(entry)
+                self._recording = False
+            if commands:
+                self._carry_out(commands)
+        if self._soon:
+            self.record_now(self._soon.popleft())
+
+    def record_soon(self, fact: Fact) -> None:
+        """Record from where nothing can be awaited."""
+        tasks = self._tasks()
+        if tasks is None or self._stopping:
+            self._put_off(fact)
+        elif self._journal is None:
+            self.record_now(fact)
+        else:
+            self._soon.append(fact)
+            self._awake += 1
+            tasks.start_soon(self._flush, self._journal)
+
+    async def _flush(self, journal: Journal) -> None:
+        """Record what was put off, unless somebody else has done so meanwhile."""
+        with anyio.CancelScope(shield=True):
+            async with self._lock:
+                await self._store(journal)
+        self.awake(-1)
+
+    def _put_off(self, fact: Fact) -> None:
+        """Keep what people want for the next session; nothing else is recorded between sessions."""
+        if isinstance(fact, AnswerGiven | CancelRequested):
+            self._early.append(fact)
+
+    def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
+        if self._ended:
+            return None
+        if self._stopping:
+            self._put_off(fact)
+            return None
+        at = self._active()
+        try:
+            decisions, commands = self.fold.advance(fact, at)
+        except Exception as error:  # noqa: BLE001 - a bug of ours ends the run, and is raised
+            self._crashed(error if isinstance(error, InternalError) else _internal(error))
+            return None
+        entry = Record(self.seq, at, fact, tuple(decisions))
+        self.seq += 1 + len(decisions)
+        return entry, commands
+
+    def _publish(self, entry: Record) -> None:
+        if self.records is not None:
+            self.records.append(entry)
+            self._tell()
+        for number in tuple(self._listeners):
+            for event in entry.events(self.run_id):
+                if not self._heard(number, event):
+                    break
+
+    def _heard(self, number: int, event: Event) -> bool:
+        """Tell a listener something; one that raises hears nothing more."""
+        listener = self._listeners.get(number)
+        if listener is None:
+            return False
+        try:
+            listener(event)
+        except Exception as error:  # noqa: BLE001 - a listener cannot break a run
+            del self._listeners[number]
+            self._listener_failed(listener, error, event.at)
+            return False
+        except (KeyboardInterrupt, SystemExit) as error:
+            self._crashed(error)
+            return False
+        return True
+
+    def _listener_failed(self, listener: Listener, error: Exception, at: float) -> None:
+        name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        event = Event(self.run_id, self.seq, at, ListenerFailed(name, f"{type(error).__name__}: {error}"))
+        if self.records is not None:
+            self.records.append(event)
+            self._tell()
+        for other in tuple(self._listeners):
+            self._heard(other, event)
+
+    def _tell(self) -> None:
+        news, self._news = self._news, []
+        for event in news:
+            event.set()
+
+    def news(self) -> anyio.Event:
+        """Return an event that is set when there are new records, or the session ends."""
+        event = anyio.Event()
+        self._news.append(event)
+        return event
+
+    # --- calls to the other parts ---
+
+    def awake(self, change: int) -> None:
+        """Count the tasks of the run that do not sleep on the clock (timekeeper)."""
+        raise NotImplementedError
+
+    def _active(self) -> float:
+        """Return the active seconds since the run began (timekeeper)."""
+        raise NotImplementedError
+
+    def _tasks(self) -> TaskGroup | None:
+        """Return the task group of the session (runner)."""
+        raise NotImplementedError
+
+    def _carry_out(self, commands: list[Command]) -> None:
+        """Do what the fold says (runner)."""
+        raise NotImplementedError
+
+    def _crashed(self, error: BaseException) -> None:
+        """Stop everything at once, without a further record (runner)."""
+        raise NotImplementedError
+
+
+def _internal(error: Exception) -> InternalError:
+    made = InternalError(f"the fold raised {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made

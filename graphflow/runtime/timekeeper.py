@@ -1,0 +1,131 @@
+"""The timekeeper: active seconds, the timers of a run, and when a clock that jumps may do so."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+
+from graphflow.events import Clock, Journal, Listener, TimerFired
+from graphflow.graphs.graph import Graph
+from graphflow.runtime.commands import SetTimer
+from graphflow.runtime.recorder import Recorder
+
+QUIET = 8
+"""How many turns of the loop in which nothing happens let a clock jump that jumps."""
+
+
+class Timekeeper(Recorder):
+    """The part of a runner that knows what time it is."""
+
+    def __init__(
+        self,
+        graph: Graph[Any],
+        run_id: str,
+        *,
+        clock: Clock,
+        journal: Journal | None,
+        listeners: Sequence[Listener],
+        keep: bool,
+    ) -> None:
+        """Begin without timers; the arguments are those of `Runner`."""
+        super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep)
+        self._timers: list[tuple[float, bool, int]] = []  # in active seconds: a wait for people moves them all
+        self._dropped: set[int] = set()
+        self._timing: anyio.CancelScope | None = None
+        self._timer_task = False
+        self._local_timer = 0
+        self._began = 0.0
+        self._rested = 0.0
+        self._resting_since: float | None = None
+
+    def _go_on(self) -> None:
+        """Let active time pass from now on."""
+        if self._resting_since is None:
+            self._began = self._clock.now()
+        else:
+            self._rested += self._clock.now() - self._resting_since
+            self._resting_since = None
+
+    def _set_local_timer(self, seconds: float) -> int:
+        """Have `_local_due` called after active seconds, without the fold; return the timer's number, below zero."""
+        self._local_timer -= 1
+        heapq.heappush(self._timers, (self._active() + seconds, True, self._local_timer))
+        self._need_timer_task()
+        return self._local_timer
+
+    async def _local_due(self, timer: int) -> None:
+        """Hear that a local timer is due (runner)."""
+        raise NotImplementedError
+
+    def awake(self, change: int) -> None:
+        """Count the tasks of the run that do not sleep on the clock."""
+        self._awake += change
+        if not self._awake and self._timers:
+            self._asleep()
+
+    def _asleep(self) -> None:
+        if self._clock.jumps and self._timing is not None:
+            self._timing.cancel()
+
+    def _active(self) -> float:
+        """Return the active seconds since the run began."""
+        return self._clock.now() - self._began - self._rested
+
+    def _set_timer(self, command: SetTimer) -> None:
+        heapq.heappush(self._timers, (command.at, command.limit, command.timer))
+        self._need_timer_task()
+
+    def _need_timer_task(self) -> None:
+        tasks = self._tasks()
+        if not self._timer_task and tasks is not None:
+            self._timer_task = True
+            tasks.start_soon(self._tick)
+        elif self._timing is not None:
+            self._timing.cancel()
+
+    async def _tick(self) -> None:
+        """Report timers as they come due; ends when there are none."""
+        try:
+            while self._timers and not self._stopping:
+                at, limit, timer = self._timers[0]
+                deadline = at + self._began + self._rested
+                if timer in self._dropped:
+                    self._dropped.discard(timer)
+                    heapq.heappop(self._timers)
+                    continue
+                if not self._awake:
+                    if self._clock.jumps and not await self._quiet():
+                        continue
+                    self._clock.all_asleep(deadline)
+                if self._clock.now() < deadline:
+                    with anyio.CancelScope() as scope:
+                        self._timing = scope
+                        await self._clock.sleep_until(deadline)
+                    self._timing = None
+                    continue
+                if limit and self._clock.jumps and not await self._quiet(asleep=False):
+                    continue
+                heapq.heappop(self._timers)
+                if timer < 0:
+                    await self._local_due(timer)
+                else:
+                    await self.record(TimerFired(timer))
+        finally:
+            self._timer_task = False
+            self._timing = None
+
+    async def _quiet(self, *, asleep: bool = True) -> bool:
+        """Tell whether nothing more comes of itself, before a clock that jumps does so, or before a limit is reached.
+
+        A body of several tasks, one of which sleeps, may have others that go on: each gets its turns here.
+        """
+        for _ in range(QUIET):
+            seen = self.seq, self._timers[0]
+            await anyio.lowlevel.checkpoint()
+            if (asleep and self._awake) or self._stopping or not self._timers or (self.seq, self._timers[0]) != seen:
+                return False
+        return True
