@@ -13,7 +13,7 @@ from graphflow.cli.faults import BadUse
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, COUNTS, Budget
 from graphflow.model.context import Context
-from graphflow.runtime.calls import takes_text
+from graphflow.runtime.frames import takes_text
 
 C = TypeVar("C", bound=Context)
 

@@ -32,12 +32,12 @@ from graphflow.runtime.calls import Calls
 from graphflow.runtime.clockwork import Clockwork
 from graphflow.runtime.commands import Command, EndRun, SetTimer
 from graphflow.runtime.failures import Failures
+from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
-from graphflow.runtime.walk import Walk
 
 
-class Fold(Visits, Walk, Calls, Failures, Clockwork):
+class Fold(Visits, Scopes, Calls, Failures, Clockwork):
     """One run's state, advanced by facts."""
 
     def __init__(self, graph: Graph[Any]) -> None:

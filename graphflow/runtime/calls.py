@@ -1,121 +1,27 @@
-"""Frames: delegations in batches, graphs inside graphs, and what crosses their boundaries."""
+"""Delegations: a visit suspends on a batch of calls and is entered again when each of them has its report."""
 
 from __future__ import annotations
 
-import typing
-from types import UnionType
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
 from graphflow.errors import ContractError, InvalidDelegate, UnknownTarget
-from graphflow.events import EdgeTaken, FrameClosed, FrameOpened, Granted, TimerSet
+from graphflow.events import EdgeTaken, FrameOpened, Granted, TimerSet
 from graphflow.graphs.compiled import Edge
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context, rules_of
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.model.outcome import NOTHING, Delegate
+from graphflow.model.outcome import Delegate
 from graphflow.model.state import Message
-from graphflow.nodes.edges import Terminal
 from graphflow.runtime.commands import SetTimer
-from graphflow.runtime.core import Core
+from graphflow.runtime.frames import ONE_RUN, Frames
 from graphflow.runtime.ledger import RUNS, Meter
-from graphflow.runtime.tables import CallState, Counters, Frame, Inbox, Standing, Token, Visit, Written
+from graphflow.runtime.tables import CallState, Frame, Standing, Token, Visit, Written
 from graphflow.runtime.visits import BOUNDS
-from graphflow.runtime.walk import alive
 
 
-class Calls(Core):
-    """How frames open and close."""
-
-    # --- opening ---
-
-    def open_root(self, graph: Graph[Any], context: Context, budget: Budget) -> None:
-        """Open the root's frame and let its token begin."""
-        meter = Meter((), budget)
-        tables = graph.compiled
-        frame = Frame((), tables, rules_of(graph.context), meter, 0, graph.max_depth, Counters())
-        self.root = frame
-        self._set_aside(frame)
-        if budget.seconds is not None:
-            self.deadline = budget.seconds
-        self._begin_frame(frame, context, (), None)
-
-    def _begin_frame(self, frame: Frame, context: Any, inbox: Inbox, updates: list[Written] | None) -> None:
-        """Put a graph frame's token at START and let it go."""
-        token = Token(frame, None, None, frame.counters, (), 0, Terminal.START, context, updates)
-        frame.token = token
-        self.leave(token, frame.tables.start, None, inbox)
-
-    def _set_aside(self, frame: Frame) -> None:
-        """Reserve the one node run of an escalation, if the account has it."""
-        if frame.tables.graph.escalate is not None and frame.meter.refusing(_ONE_RUN) is None:
-            frame.meter.reserve(_ONE_RUN, pending=False)
-            frame.set_aside = True
-
-    def _graph_frame(self, visit: Visit, graph: Graph[Any], path: Path, meter: Meter, *, delegated: bool) -> Frame:
-        outer = visit.token.frame
-        depth = outer.depth + delegated
-        left = outer.depth_left
-        if delegated and left is not None:
-            left -= 1
-        if graph.max_depth is not None:
-            left = graph.max_depth if left is None else min(left, graph.max_depth)
-        if graph.budget is not None:
-            meter = Meter(path, graph.budget, meter)
-        frame = Frame(path, graph.compiled, rules_of(graph.context), meter, depth, left, Counters())
-        frame.owner = visit
-        frame.edge = visit.edge.name
-        self._set_aside(frame)
-        self._set_deadline(frame, graph)
-        return frame
-
-    def _set_deadline(self, frame: Frame, graph: Graph[Any]) -> None:
-        """A nested graph's seconds end its activation, as a bound that it hits."""
-        if graph.budget is None or graph.budget.seconds is None:
-            return
-        seconds = graph.budget.seconds
-        timer = self.set_timer(lambda: self.frame_overdue(frame, seconds))
-        frame.deadline = timer
-        self.decisions.append(TimerSet(timer, self.at + seconds, frame.path, "deadline"))
-        self.commands.append(SetTimer(timer, self.at + seconds))
-
-    def open_nested(self, visit: Visit) -> None:
-        """Open the frame of a graph that a token entered by next, map, handoff or error edge."""
-        if visit.standing is not Standing.NESTED:
-            return  # cancelled between the two
-        graph: Graph[Any] | Any = visit.station.node
-        token = visit.token
-        outer = token.frame
-        try:
-            context, shared = self._nested_context(graph, visit, outer)
-        except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
-            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
-            return
-        frame = self._graph_frame(visit, graph, visit.path, outer.meter, delegated=False)
-        visit.frame = frame
-        if visit.inner_visits is not None:
-            self._count_on(frame, visit.inner_visits)
-        visit.inner_visits = frame.visits
-        self.decisions.append(FrameOpened(frame.path, graph.name, frame.depth, visit.edge.name))
-        self._begin_frame(frame, context, visit.inbox, [] if shared else None)
-
-    @staticmethod
-    def _count_on(frame: Frame, visits: dict[Any, int]) -> None:
-        """Let the visits of a further attempt count on from those of the last, so that every path stays unique."""
-        frame.visits, frame.earlier = visits, dict(visits)
-
-    def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
-        """Return the context that a nested graph starts with, and whether its updates flow out."""
-        if graph.enter is not None:
-            return graph.enter(self.state(visit.token, visit.inbox, visit.path)), False
-        if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
-            return visit.token.context, True
-        return fresh_context(graph.context, visit.inbox), False
-
-    # --- batches ---
+class Calls(Frames):
+    """How batches of calls start and end."""
 
     def delegate(self, visit: Visit, outcome: Delegate, context: Any, written: tuple[Written, ...]) -> None:
         """Suspend a visit until every one of its calls has reported."""
@@ -228,7 +134,7 @@ class Calls(Core):
             grant = meter.share(float(edge.contract.share))
         if grant is not None:
             meter = meter.open_split(path, grant)
-        refusing = meter.refusing(_ONE_RUN)
+        refusing = meter.refusing(ONE_RUN)
         if refusing is not None:
             limit = refusing[0].granted[RUNS]
             if grant is not None:
@@ -337,125 +243,6 @@ class Calls(Core):
         visit.batch = ()
         self.reenter(visit, tuple(Message(state.call.to, state.report) for state in batch))
 
-    # --- closing ---
-
-    def reach_end(self, token: Token, inbox: Inbox) -> None:
-        """End a graph's frame with what reached END, when its losers have ended too."""
-        frame = token.frame
-        token.at = Terminal.END
-        if frame.is_node:  # over an error edge: the failure is handled, and what arrived here is the report
-            self.finish_node_frame(token, inbox[0].value, counts=False)
-        elif frame.detached:
-            frame.ending = lambda: self._finish_graph_frame(frame, token, inbox)
-        else:
-            self._finish_graph_frame(frame, token, inbox)
-
-    def _finish_graph_frame(self, frame: Frame, token: Token, inbox: Inbox) -> None:
-        if not alive(token):
-            return
-        graph = frame.tables.graph
-        try:
-            output = self._output(graph, token, inbox)
-        except Exception as error:  # noqa: BLE001 - a user's leave= may raise anything
-            code = "contract" if isinstance(error, ContractError) else "failed"
-            self.fail_frame(frame, self.trouble(code, error, frame.path))  # type: ignore[arg-type]  # both are codes
-            return
-        owner = frame.owner
-        if owner is None:
-            self.finish_run(output, token.context)
-            return
-        self.close_frame(frame)
-        if token.updates:
-            owner.token.context = token.context
-            if owner.token.updates is not None:
-                owner.token.updates.extend(token.updates)
-        self.agenda.append(lambda: self._complete_if_open(owner, output))
-
-    def _complete_if_open(self, owner: Visit, output: Any) -> None:
-        if owner.standing is Standing.NESTED:
-            owner.frame = None
-            self.complete(owner, output)
-
-    def _output(self, graph: Graph[Any], token: Token, inbox: Inbox) -> Any:
-        if graph.leave is not None:
-            output: Any = graph.leave(self.state(token, inbox, token.frame.path))
-        elif len(inbox) > 1:
-            output = tuple(message.value for message in inbox)
-        else:
-            output = inbox[0].value if inbox else NOTHING
-        if graph.output is not None:
-            try:
-                output = TypeAdapter(graph.output).validate_python(None if output is NOTHING else output)
-            except ValidationError as error:
-                wanted = getattr(graph.output, "__name__", graph.output)
-                msg = f"the output of {graph.name!r} is no {wanted}: {error.errors()[0]['msg']}."
-                raise ContractError(msg) from error
-        return output
-
-    def finish_node_frame(self, token: Token, report: Any, *, counts: bool = True) -> None:
-        """End a callee node's frame with its report."""
-        frame = token.frame
-        owner = frame.owner
-        assert owner is not None  # noqa: S101 - a callee has a caller
-        if report is None:
-            reason = Reason(code="no_route", text="it ended without a report", path=path_text(frame.path))
-            report = Report.failed(reason)
-        owner.batch[frame.call].updates = list(token.updates or [])
-        self.close_frame(frame, report)
-        self.call_done(owner, frame.call, report, counts=counts)
-
-    def close_frame(self, frame: Frame, report: Any = None) -> None:
-        """Settle a frame's accounts, and say that it has closed."""
-        if frame.closed:
-            return
-        frame.closed = True
-        for timer in (frame.timer, frame.deadline):
-            if timer is not None:
-                self.drop_timer(timer)
-        if frame.timer is not None:
-            self.busy -= frame.left is None
-            self.timed_frames.remove(frame)
-            frame.timer = None
-        elif frame.left is not None:
-            self.timed_frames.remove(frame)
-        if frame.set_aside:
-            frame.set_aside = False
-            frame.meter.release(_ONE_RUN, pending=False)
-        path = frame.opened or frame.path
-        if frame.grant is not None:
-            frame.meter.close_split(frame.grant)
-            self.decisions.append(Granted(path, frame.grant, open=False))
-        self.account(frame)
-        if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
-            self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
-
-    def checked_report(self, frame: Frame, value: Any) -> Any:
-        """Return a value as the report that a callee frame's edge asks for.
-
-        Raises:
-            ContractError: if it is none.
-        """
-        owner = frame.owner
-        assert owner is not None  # noqa: S101 - a callee has a caller
-        edge = owner.batch[frame.call].edge
-        contract = edge.contract if edge is not None else None
-        wanted: type[BaseModel] = contract.report if contract is not None else Report
-        if isinstance(value, wanted):
-            return value
-        if isinstance(value, Report) and value.status == "failed":
-            return value
-        if wanted is Report and isinstance(value, str) and value.strip():
-            return Report(finding=value)
-        shown = "nothing" if value is NOTHING else f"a {type(value).__name__}"
-        msg = (
-            f"{edge.target if edge is not None else '?'!r} reports to {owner.station.name!r} and owes it a "
-            f"{wanted.__name__}{' or a str that is not empty' if wanted is Report else ''}, not {shown}."
-        )
-        raise ContractError(msg)
-
-
-_ONE_RUN = (1, 0, 0, 0, 0, 0)
-
 
 def _depth_limit(frame: Frame) -> float | None:
     """Return the `max_depth` of the innermost graph around a frame that leaves no further delegation below it."""
@@ -507,28 +294,3 @@ def _ordered_needs(outcome: Delegate, path: str) -> list[tuple[int, ...]]:
             raise InvalidDelegate(msg)
         done.update(free)
     return needs
-
-
-def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
-    """Return a nested graph's own context: its first field, if a str, gets the objective, note or text.
-
-    Raises:
-        ValidationError: if a required field is left over.
-    """
-    fields = kind.model_fields
-    first = next(iter(fields), None)
-    if first is None or not takes_text(fields[first].annotation):
-        return kind()
-    value = inbox[0].value if inbox else None
-    text = value.objective if isinstance(value, Brief) else value if isinstance(value, str) else None
-    if text is None and isinstance(value, Report):
-        text = value.finding
-    if text is None and not fields[first].is_required():
-        return kind()
-    return kind(**{first: "" if text is None else text})
-
-
-def takes_text(annotation: Any) -> bool:
-    """Tell whether a field's type is str, or an option of it."""
-    options = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
-    return annotation is str or str in options

@@ -1,8 +1,9 @@
 """The fold's tables and the calls between its parts.
 
-`Fold` (in `advance`) is one class in several files, one concern each: `visits` (a node's life), `walk` (edges, scopes,
-joins), `calls` (delegations and nested graphs), `failures` (failures, bounds, cancellation, the end) and `clockwork`
-(effects, timers, slots). This module holds what they share, and names the calls that cross from one to another.
+`Fold` (in `advance`) is one class in several files, one concern each: `visits` (a node's life), `walk` (edges, waiting
+places), `scopes` (forks, maps, joins), `frames` and `calls` (nested graphs, delegations), `failures` (failures, bounds,
+cancellation, the end) and `clockwork` (effects, timers, slots). This module holds what they share, and names the calls
+that cross from one to another.
 """
 
 from __future__ import annotations

@@ -241,3 +241,11 @@ class Closing:
     outstanding: int = 0
     after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     open: bool = False
+
+
+def alive(token: Token) -> bool:
+    """Tell whether a token has not been cancelled since something was put off for it."""
+    scope = token.scope
+    if scope is not None and (scope.closing is not None or scope.live.get(token.branch) is not token):
+        return False
+    return not token.frame.closed
