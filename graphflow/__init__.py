@@ -51,8 +51,10 @@ if TYPE_CHECKING:
     from graphflow.runtime.result import Result as Result
     from graphflow.runtime.result import Spending as Spending
 
-_RUNNING = {"Run": "handle", "run": "handle", "run_sync": "handle", "start": "handle"}
-_RUNNING |= dict.fromkeys(("Question", "Result", "Spending"), "result")
+_RUNNING = {
+    **dict.fromkeys(("Run", "run", "run_sync", "start"), "handle"),
+    **dict.fromkeys(("Question", "Result", "Spending"), "result"),
+}
 
 
 def __getattr__(name: str) -> object:

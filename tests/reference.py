@@ -142,9 +142,7 @@ def _happenings(expected: Outcome, actual: Outcome) -> list[str]:
     allowed = {(visit.node, visit.number): visit for visit in expected.visits}
     times = Counter((visit.node, visit.number) for visit in actual.visits)
     found = [f"{label(*key)} ran {count} times" for key, count in times.items() if count > 1]
-    found += [
-        f"{label(*key)} did not run" for key in allowed if key not in times and key not in expected.maybe
-    ]
+    found += [f"{label(*key)} did not run" for key in allowed if key not in times and key not in expected.maybe]
     for visit in actual.visits:
         same = allowed.get((visit.node, visit.number))
         if same is None:
@@ -163,8 +161,7 @@ def _same_end(expected: End, actual: End) -> bool:
 
 def _same_inbox(expected: Inbox, actual: Inbox) -> bool:
     return len(expected) == len(actual) and all(
-        a == b or (a[0] == b[0] == FAILED and b[1] in a[1].split("|"))
-        for a, b in zip(expected, actual, strict=True)
+        a == b or (a[0] == b[0] == FAILED and b[1] in a[1].split("|")) for a, b in zip(expected, actual, strict=True)
     )
 
 
@@ -313,18 +310,13 @@ class Run:
         inbox = tuple(entry for token in here for entry in token.inbox)
         writes = tuple(write for token in here for write in token.writes)
         fields = {
-            name
-            for a, b in combinations(here, 2)
-            for name, _ in a.writes
-            if name in dict(b.writes) and name != LOG
+            name for a, b in combinations(here, 2) for name, _ in a.writes if name in dict(b.writes) and name != LOG
         }
         merged = replace(here[0], inbox=inbox, writes=() if fields else writes)
         closes = scope != -1 and node == self.scopes[scope].join
         if closes:
             parent = self.scopes[scope].parent
-            merged = replace(
-                merged, scope=parent.scope, branch=parent.branch, writes=parent.writes + merged.writes
-            )
+            merged = replace(merged, scope=parent.scope, branch=parent.branch, writes=parent.writes + merged.writes)
         if fields:
             self.conflict(merged, End("conflict", (node,), tuple(sorted(fields))))
         elif closes:
@@ -463,9 +455,7 @@ class Run:
         self.pass_on(self.scopes[number].parent, causes)
 
 
-def run(
-    graph: Shape, script: Script, rng: random.Random, *, cancel: Literal["late", "now"] = "late"
-) -> Outcome:
+def run(graph: Shape, script: Script, rng: random.Random, *, cancel: Literal["late", "now"] = "late") -> Outcome:
     """Run the script on the graph; `rng` chooses which running node finishes next.
 
     `cancel="late"` (the default) says all that may happen; "now" cancels a `fail_fast` scope at its first

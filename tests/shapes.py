@@ -98,9 +98,7 @@ def shape(entry: str, statements: Mapping[str, Statement], errors: Mapping[str, 
     ('a', 'b', 'c', 'j')
     """
     errors = errors or {}
-    bare = Shape(
-        entry, (), tuple(sorted(statements.items(), key=lambda item: item[0])), tuple(sorted(errors.items()))
-    )
+    bare = Shape(entry, (), tuple(sorted(statements.items(), key=lambda item: item[0])), tuple(sorted(errors.items())))
     named = {entry, *statements, *errors}
     named |= {to for node in named for to in bare.successors(node)}
     return Shape(entry, tuple(sorted(named - {END})), bare.statements, bare.errors)
@@ -433,9 +431,7 @@ class _Builder:
         name = self._node()
         ways = [self._way(part, outs) for part in self._parts(size - 1, self.pick(2, 3))]
         cases = tuple(dict.fromkeys(ways))
-        self.statements[name] = (
-            Choose(cases[:-1], cases[-1]) if len(cases) > 1 and self._chance(2) else Choose(cases)
-        )
+        self.statements[name] = Choose(cases[:-1], cases[-1]) if len(cases) > 1 and self._chance(2) else Choose(cases)
         return name
 
     def _fork(self, size: int, outs: tuple[str, ...]) -> str:

@@ -72,9 +72,7 @@ def snippets(text: str) -> list[Snippet]:
             found.append(Snippet(block["body"], text.count("\n", 0, block.start("body")) + 1, None))
         end = block.end() if is_python else -1
     if marks != sum(line == MARK for line in text.splitlines()):
-        message = (
-            f"each {MARK} stands on the line before a ```text block that directly follows a ```python block"
-        )
+        message = f"each {MARK} stands on the line before a ```text block that directly follows a ```python block"
         raise ValueError(message)
     return found
 
@@ -141,9 +139,7 @@ def test_the_readme_shows_code_that_runs() -> None:
     assert snippets(readme.read_text("utf-8"))
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in DOCTESTED]
-)
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in DOCTESTED])
 def test_docstrings_do_what_they_say(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples in the docstrings of a module run and print what stands there."""
     monkeypatch.chdir(tmp_path)

@@ -115,9 +115,7 @@ KNOWN: Final = frozenset(map(name_of, MODULES))
 @pytest.mark.parametrize("path", [pytest.param(path, id=name_of(path)) for path in MODULES])
 def test_imports_point_downwards(path: Path) -> None:
     """No module imports a higher layer, a sibling, or a library that belongs elsewhere."""
-    found = violations(
-        path.read_text("utf-8"), name_of(path), is_package=path.name == "__init__.py", known=KNOWN
-    )
+    found = violations(path.read_text("utf-8"), name_of(path), is_package=path.name == "__init__.py", known=KNOWN)
 
     assert not found, "\n".join(found)
 
@@ -167,9 +165,7 @@ def test_importing_graphflow_loads_no_heavy_library() -> None:
     heavy = sorted({"networkx", "graphviz", *HOMES} - {"anyio"})
     program = f"import sys, graphflow; print(*sorted(set({heavy!r}) & set(sys.modules)))"
 
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=False)
 
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.split() == []

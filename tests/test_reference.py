@@ -367,9 +367,7 @@ def test_conflict_before_an_inner_merge_fails_one_branch() -> None:
 
 def test_collect_puts_the_failure_into_the_join() -> None:
     """The join runs with the failure in its branch's place, and the run is at most partial."""
-    graph = shape(
-        "s", {**DIAMOND, "s": Fork(("a", "b"), failure="collect"), "a": Next("a2"), "a2": Next("j")}
-    )
+    graph = shape("s", {**DIAMOND, "s": Fork(("a", "b"), failure="collect"), "a": Next("a2"), "a2": Next("j")})
 
     found = outcome(graph, {("a", 1): writes("k0"), ("a2", 1): RAISES, ("b", 1): writes("k0")})
 
@@ -404,9 +402,7 @@ def test_fail_fast_fails_the_run() -> None:
 
 def test_fail_fast_may_blame_any_branch_that_fails() -> None:
     """Each failure that does not need another's end may be the first."""
-    graph = shape(
-        "s", {**DIAMOND, "s": Fork(("a", "b", "c")), "c": Next("m"), "b": Next("m"), "m": Next("j")}
-    )
+    graph = shape("s", {**DIAMOND, "s": Fork(("a", "b", "c")), "c": Next("m"), "b": Next("m"), "m": Next("j")})
 
     found = outcome(graph, {("a", 1): RAISES, ("b", 1): RAISES, ("m", 1): RAISES})
 
@@ -517,9 +513,7 @@ def test_entry_inside_a_region_is_a_side_entry() -> None:
 
 def test_join_is_found() -> None:
     """The first node that every path passes, over choose and error edges, and not a later one."""
-    graph = shape(
-        "s", {**DIAMOND, "a": Choose(("b", "c")), "c": Next("j"), "j": Next("k"), "k": Next(END)}, {"c": "k"}
-    )
+    graph = shape("s", {**DIAMOND, "a": Choose(("b", "c")), "c": Next("j"), "j": Next("k"), "k": Next(END)}, {"c": "k"})
 
     assert join_of(graph, "s") == "k"
     assert region_of(graph, "s") == {"a", "b", "c", "j"}

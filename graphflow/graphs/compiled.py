@@ -353,9 +353,8 @@ def _reachable(compiled: Compiled, heads: Sequence[Key], stop: Key) -> set[str]:
             continue
         found.add(name)
         station = compiled.stations[name]
-        for edge in (*out_edges(station.out), *station.handoffs.values(), *station.errors):
-            if isinstance(edge.target, str) and edge.target != stop:
-                todo.append(edge.target)
+        edges = (*out_edges(station.out), *station.handoffs.values(), *station.errors)
+        todo.extend(edge.target for edge in edges if isinstance(edge.target, str) and edge.target != stop)
         if (
             isinstance(station.out, MapOut)
             and isinstance(station.out.region.join, str)

@@ -93,7 +93,7 @@ class Graph(Node[Any], Generic[C]):
         for chain in chains:
             given: object = chain
             if not isinstance(given, Chain):
-                msg = f"Graph({name!r}): {given!r} is no statement; write START >> a, a >> b, a.choose(...) and the like."
+                msg = f"Graph({name!r}): {given!r} is no statement; write START >> a, a >> b, a.choose(...)."
                 raise UsageError(msg)
             statements.update((id(statement), statement) for statement in chain.statements)
         kind: object = context

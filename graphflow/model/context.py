@@ -57,8 +57,8 @@ def union(old: frozenset[T], new: frozenset[T]) -> frozenset[T]:
 class Context(BaseModel):
     """Base of a run's context: a frozen pydantic model in which nothing can be changed, however deep.
 
-    A field is combined at a join by the reducer in its annotation, `Annotated[tuple[str, ...], append]`; a field without
-    one may be written by one branch only.
+    A field is combined at a join by the reducer in its annotation, `Annotated[tuple[str, ...], append]`; a field
+    without one may be written by one branch only.
 
     Raises:
         MutableContext: when a class is defined (or completed) one of whose fields could hold something mutable.

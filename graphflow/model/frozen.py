@@ -120,7 +120,8 @@ _INSTEAD: dict[object, str] = {
     list: "tuple[T, ...]", dict: "FrozenDict[K, V]", set: "frozenset[T]", bytearray: "bytes",
     abc.Sequence: "tuple[T, ...]", abc.MutableSequence: "tuple[T, ...]", abc.Iterable: "tuple[T, ...]",
     abc.Collection: "tuple[T, ...]", abc.Mapping: "FrozenDict[K, V]", abc.MutableMapping: "FrozenDict[K, V]",
-    abc.Set: "frozenset[T]", abc.MutableSet: "frozenset[T]", Any: "the exact type, or Json", object: "the exact type, or Json",
+    abc.Set: "frozenset[T]", abc.MutableSet: "frozenset[T]", Any: "the exact type, or Json",
+    object: "the exact type, or Json",
 }  # fmt: skip
 
 
@@ -174,12 +175,12 @@ def _mutable_class(base: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
                 "model_config = ConfigDict(frozen=True) on it",
             )
         return _first((info.annotation for info in base.model_fields.values()), seen)
-    if dataclasses.is_dataclass(base):
+    if hasattr(base, "__dataclass_params__"):
         if not _is_frozen_dataclass(base):
             return (f"the dataclass {_name(base)} is not frozen", "@dataclass(frozen=True) on it")
-        return _first(typing.get_type_hints(base).values(), seen)
+        return _first(typing.get_type_hints(cast("Any", base)).values(), seen)
     if issubclass(base, tuple) and hasattr(base, "_fields"):
-        return _first(typing.get_type_hints(base).values(), seen)
+        return _first(typing.get_type_hints(cast("Any", base)).values(), seen)
     if any(f"{kind.__module__}.{kind.__qualname__}" in _SCALARS for kind in base.__mro__):
         return None
     return (f"{_name(base)} may be mutable", "a frozen pydantic model or a frozen dataclass")
@@ -212,7 +213,8 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
     >>> mutable_value(("a", 1)) is None
     True
     """
-    if _PROVED.get(type(value)):
+    kind: Any = cast("Any", type(value))
+    if _PROVED.get(kind):
         return None
     return _mutable_value(value, "")
 
@@ -248,7 +250,7 @@ def _mutable_value(value: Any, where: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _proved(kind: type) -> bool:
+def _proved(kind: Any) -> bool:
     """Tell whether no value of a class can hold anything mutable, by its declared types alone."""
     if issubclass(kind, (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType)):
         return not issubclass(kind, types.ModuleType)

@@ -1,7 +1,7 @@
 """Edges as values: the statements that a graph is made from.
 
-`a >> b`, `a.choose(...)`, `a.map(...)`, `a.delegates(...)`, `a.hands_off(...)` and `a.on_error(...)` each make a `Chain`:
-a tuple of statements, together with the ends that a further `>>` continues from.
+`a >> b`, `a.choose(...)`, `a.map(...)`, `a.delegates(...)`, `a.hands_off(...)` and `a.on_error(...)` each make a
+`Chain`: a tuple of statements, together with the ends that a further `>>` continues from.
 """
 
 from __future__ import annotations
@@ -222,7 +222,8 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
     if other is Terminal.END:
         return Chain((NextStatement(source, other),), source, ())
     if other is Terminal.START or not hasattr(other, "delegates"):
-        msg = f"{source!r} >> {other!r}: a node, a tuple of branches, a chain or END can follow, not {type(other).__name__}."
+        given = type(other).__name__
+        msg = f"{source!r} >> {other!r}: a node, a tuple of branches, a chain or END can follow, not {given}."
         raise UsageError(msg)
     return Chain((NextStatement(source, other),), source, (other,))
 

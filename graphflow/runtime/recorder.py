@@ -53,7 +53,7 @@ class Recorder:
         self._recording = False
         self._stopping = False
         self._news: list[anyio.Event] = []
-        self._awake = 0
+        self._awake: int = 0
 
     @property
     def _ended(self) -> bool:
