@@ -178,9 +178,9 @@ def _mutable_class(base: Any, seen: frozenset[Any]) -> tuple[str, str] | None:
     if hasattr(base, "__dataclass_params__"):
         if not _is_frozen_dataclass(base):
             return (f"the dataclass {_name(base)} is not frozen", "@dataclass(frozen=True) on it")
-        return _first(typing.get_type_hints(cast("Any", base)).values(), seen)
-    if issubclass(base, tuple) and hasattr(base, "_fields"):
-        return _first(typing.get_type_hints(cast("Any", base)).values(), seen)
+        return _first(typing.get_type_hints(base).values(), seen)
+    if tuple in base.__mro__ and hasattr(base, "_fields"):
+        return _first(typing.get_type_hints(base).values(), seen)
     if any(f"{kind.__module__}.{kind.__qualname__}" in _SCALARS for kind in base.__mro__):
         return None
     return (f"{_name(base)} may be mutable", "a frozen pydantic model or a frozen dataclass")
