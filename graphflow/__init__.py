@@ -51,6 +51,54 @@ if TYPE_CHECKING:
     from graphflow.runtime.result import Result as Result
     from graphflow.runtime.result import Spending as Spending
 
+__all__ = (
+    "ALL",
+    "ANY",
+    "END",
+    "NOTHING",
+    "START",
+    "STRICT",
+    "Brief",
+    "Budget",
+    "Call",
+    "Context",
+    "Delegate",
+    "Done",
+    "FrozenDict",
+    "Graph",
+    "GraphflowError",
+    "Handoff",
+    "Human",
+    "Join",
+    "Json",
+    "Left",
+    "Node",
+    "Pause",
+    "Question",
+    "Reason",
+    "Report",
+    "Result",
+    "Run",
+    "Skip",
+    "Spending",
+    "State",
+    "Step",
+    "Update",
+    "add",
+    "append",
+    "extend",
+    "first",
+    "fork",
+    "node",
+    "on",
+    "quorum",
+    "run",
+    "run_sync",
+    "start",
+    "union",
+    "when",
+)  # fmt: skip
+
 _RUNNING = {
     **dict.fromkeys(("Run", "run", "run_sync", "start"), "handle"),
     **dict.fromkeys(("Question", "Result", "Spending"), "result"),
@@ -69,4 +117,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List the names that are loaded later too."""
-    return sorted({*globals(), *_RUNNING})
+    return sorted({*globals(), *__all__})

@@ -26,6 +26,7 @@ def names(module: object) -> set[str]:
 def test_the_names_of_the_package_are_these_and_no_others() -> None:
     """Whoever adds or takes away a public name changes this list on purpose."""
     assert names(graphflow) == PUBLIC
+    assert set(graphflow.__all__) == PUBLIC
 
 
 def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:

@@ -135,7 +135,7 @@ class Calls(Frames):
         if grant is not None:
             meter = meter.open_split(path, grant)
         refusing = meter.refusing(ONE_RUN)
-        if refusing is not None:
+        if refusing is not None and (grant is not None or not self.may_be_funded(visit)):
             limit = refusing[0].granted[RUNS]
             if grant is not None:
                 meter.close_split(grant)

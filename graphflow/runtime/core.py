@@ -169,6 +169,10 @@ class Core:
         """Begin the next turn of a suspended visit (visits)."""
         raise NotImplementedError
 
+    def begin_attempt(self, visit: Visit) -> None:
+        """Do what this kind of node does when an attempt begins (visits)."""
+        raise NotImplementedError
+
     def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
         """Retry a visit, or let it fail (visits)."""
         raise NotImplementedError
@@ -241,6 +245,10 @@ class Core:
         self, visit: Visit, attempt: Callable[[bool], bool], wanted: Amounts = ONE_RUN, key: str = ""
     ) -> bool:
         """Wait until something in flight settles, if that could help (clockwork)."""
+        raise NotImplementedError
+
+    def may_be_funded(self, visit: Visit) -> bool:
+        """Tell whether a node run that is lacking now may come back from what is in flight (clockwork)."""
         raise NotImplementedError
 
     def route(self, token: Token, out: Any, inbox: Inbox, path: Path, context: Any) -> Any:

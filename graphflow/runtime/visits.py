@@ -16,7 +16,6 @@ from graphflow.events import (
     HookAnswered,
     NodeEnded,
     NodeReentered,
-    NodeRetried,
     NodeReturned,
     NodeSkipped,
     NodeStarted,
@@ -24,7 +23,7 @@ from graphflow.events import (
     VisitStatus,
 )
 from graphflow.graphs.compiled import Edge, NextOut
-from graphflow.model.contract import Code, Reason, Report
+from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
@@ -32,9 +31,10 @@ from graphflow.model.state import Message
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.join import Join
+from graphflow.runtime.attempts import Attempts
 from graphflow.runtime.commands import AskHook
-from graphflow.runtime.core import Core, group_of, whereabouts
-from graphflow.runtime.ledger import RETRIES, RUNS, Meter
+from graphflow.runtime.core import group_of, whereabouts
+from graphflow.runtime.ledger import RUNS, Meter
 from graphflow.runtime.tables import Inbox, Standing, Token, Trouble, Visit, Written
 
 BOUNDS = frozenset(
@@ -48,7 +48,7 @@ BOUNDS = frozenset(
 _ONE_RUN = (1, 0, 0, 0, 0, 0)
 
 
-class Visits(Core):
+class Visits(Attempts):
     """What happens to one entry of a node."""
 
     # --- starting ---
@@ -142,9 +142,9 @@ class Visits(Core):
     def _start(self, visit: Visit) -> None:
         visit.started = True
         self.decisions.append(NodeStarted(visit.path, visit.edge.name))
-        self._begin(visit)
+        self.begin_attempt(visit)
 
-    def _begin(self, visit: Visit) -> None:
+    def begin_attempt(self, visit: Visit) -> None:
         """Do what this kind of node does when an attempt begins."""
         node = visit.station.node
         if type(node) is FunctionNode:
@@ -428,68 +428,3 @@ class Visits(Core):
         self._commit(token, context, written)
         self.end_visit(visit, "completed")
         self.take(token, edge, (Message(visit.station.name, outcome.note),))
-
-    # --- failing ---
-
-    def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
-        """Retry a visit if its retries and the budget allow; else let it fail."""
-        reason = trouble.reason
-        retries = visit.station.node.retries
-        if visit.attempt < retries:
-            refused = self._pay_retry(visit)
-            if refused is None:
-                self._retry(visit, reason)
-                return
-            text = f"{reason.text} (after {visit.attempt + 1} attempts; {refused.text})"
-            reason = reason.model_copy(update={"text": text})
-        elif retries and "attempts)" not in reason.text[-20:]:
-            reason = reason.model_copy(update={"text": f"{reason.text} (after {visit.attempt + 1} attempts)"})
-        trouble = trouble._replace(reason=reason)
-        token, station = visit.token, visit.station
-        self.end_visit(visit, "timed_out" if trouble.timed_out else "failed", reason)
-        if not self._handled(token, station.errors, station.name, trouble):
-            self.fail(token, trouble)
-
-    def _handled(self, token: Token, errors: tuple[Edge, ...], name: str, trouble: Trouble) -> bool:
-        """Take the error edge that catches a failure, if there is one."""
-        lineage = trouble.failure.lineage
-        for edge in errors:
-            if any(kind in lineage for kind in edge.catch):
-                self.take(token, edge, (Message(name, Report.failed(trouble.reason)),))
-                return True
-        return False
-
-    def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
-        """Let a failure that a node is to blame for, but no visit of it, take its error edges or go outward."""
-        station = token.frame.tables.stations.get(name)
-        if token.domain is None:
-            token.at = name
-        elif name not in token.domain.region.nodes:
-            station = None  # the join of the scope around it too: its error edges lie outside of that scope
-        if station is None or not self._handled(token, station.errors, name, trouble):
-            self.fail(token, trouble)
-
-    def _pay_retry(self, visit: Visit) -> Reason | None:
-        """Spend a retry and a node run; return the bound that refuses instead."""
-        meter = visit.token.frame.meter
-        wanted = (1, 0, 0, 1, 0, 0)
-        refusing = meter.refusing(wanted)
-        if refusing is None:
-            meter.spend(wanted)
-            frame = visit.token.frame
-            key = (visit.station.name, "retries")
-            frame.visits[key] = frame.visits.get(key, 0) + 1
-            return None
-        met, dimension = refusing
-        limit = met.granted[dimension]
-        code: Code = "retries" if dimension == RETRIES else "node_runs"
-        wish = f"a retry of {visit.station.name!r}"
-        return self.refuse(visit.path, code, None if limit is None else float(limit), wish)
-
-    def _retry(self, visit: Visit, reason: Reason) -> None:
-        visit.attempt += 1
-        visit.effects = 0
-        visit.timed_out = False
-        visit.used = None
-        self.decisions.append(NodeRetried(visit.path, visit.attempt, reason))
-        self._begin(visit)
