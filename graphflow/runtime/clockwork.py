@@ -313,7 +313,7 @@ class Clockwork(Core):
 
     def may_be_funded(self, visit: Visit) -> bool:
         """Tell whether a node run that is lacking now may come back from what is in flight."""
-        return self._could_be_funded(Waiting(visit, lambda _: True, ONE_RUN, ""))
+        return self._could_be_funded(Waiting(visit, bool, ONE_RUN, ""))
 
     def _could_be_funded(self, waiting: Waiting) -> bool:
         """Tell whether everything lacking is held by effects in flight, or by calls under way that are not above it."""

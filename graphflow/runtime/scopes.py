@@ -71,8 +71,10 @@ class Scopes(Walk):
         live: dict[int, Token] = {}
         scope.live = live
         edge = out.edge
+        domain = Domain(out.region)  # lanes share one where none of their nodes waits for others
         for index in range(len(items)):
-            domain = Domain(out.region)
+            if out.region.waits:
+                domain = Domain(out.region)
             live[index] = Token(frame, scope, domain, Counters(), (*lanes, index), index, at, base, [])
         for index, item in enumerate(items):
             if scope.closing is not None:

@@ -21,6 +21,16 @@ from graphflow.runtime.ledger import Amounts, Meter
 Inbox = tuple[Message, ...]
 
 
+def _table() -> dict[Any, Any]:
+    """Make an empty table; calling `dict[K, V]` would take ten times as long, for every visit."""
+    return {}
+
+
+def _list() -> list[Any]:
+    """Make an empty list; see `_table`."""
+    return []
+
+
 class Written(NamedTuple):
     """A validated update and who wrote it."""
 
@@ -46,11 +56,11 @@ class Trouble(NamedTuple):
 class Counters:
     """What bounds are counted on: one for each activation of a graph and for each lane of a map."""
 
-    hops: dict[Edge, int] = field(default_factory=dict[Edge, int])
-    visits: dict[str, int] = field(default_factory=dict[str, int])
+    hops: dict[Edge, int] = field(default_factory=_table)
+    visits: dict[str, int] = field(default_factory=_table)
     total: int = 0
     handoffs: int = 0
-    trail: list[str] = field(default_factory=list[str])  # who handed over to whom, for the reason of a bound
+    trail: list[str] = field(default_factory=_list)  # who handed over to whom, for the reason of a bound
 
 
 class Standing(enum.Enum):
@@ -77,8 +87,8 @@ class Domain:
     """
 
     region: Region
-    reach: dict[str, int] = field(default_factory=dict[str, int])
-    waiting: dict[str, list[Token]] = field(default_factory=dict[str, list["Token"]])
+    reach: dict[str, int] = field(default_factory=_table)
+    waiting: dict[str, list[Token]] = field(default_factory=_table)
 
 
 @dataclass(slots=True, eq=False)
@@ -98,10 +108,10 @@ class Frame:
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
     opened: Path = ()  # for a call, the path under which it is said to open and close
     grant: Budget | None = None  # of a split account
-    visits: dict[Any, int] = field(default_factory=dict[Any, int])
+    visits: dict[Any, int] = field(default_factory=_table)
     earlier: dict[Any, int] | None = None  # what of `visits` an earlier attempt has made, and accounted for
     token: Token | None = None
-    detached: list[Scope] = field(default_factory=list["Scope"])  # scopes whose join has run while losers go on
+    detached: list[Scope] = field(default_factory=_list)  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
     escalated: bool = False
     offers: tuple[Report, ...] = ()  # what a callee that a bound stops can still report
@@ -146,12 +156,10 @@ class Scope:
     out: ForkOut | MapOut
     base: Context
     declared: int
-    live: dict[int, Token] = field(default_factory=dict[int, "Token"])
-    arrived: dict[int, Token] = field(default_factory=dict[int, "Token"])
-    last: dict[int, tuple[str, ...]] = field(
-        default_factory=dict[int, tuple[str, ...]]
-    )  # of each branch that died, its last nodes
-    failed: dict[int, tuple[str, Trouble]] = field(default_factory=dict[int, tuple[str, Trouble]])
+    live: dict[int, Token] = field(default_factory=_table)
+    arrived: dict[int, Token] = field(default_factory=_table)
+    last: dict[int, tuple[str, ...]] = field(default_factory=_table)  # of each branch that died, its last nodes
+    failed: dict[int, tuple[str, Trouble]] = field(default_factory=_table)
     fired: bool = False
     closing: Closing | None = None
     timer: int | None = None
@@ -167,7 +175,7 @@ class CallState:
     needs: tuple[int, ...] = ()
     frame: Frame | None = None
     report: Any = None
-    updates: list[Written] = field(default_factory=list[Written])
+    updates: list[Written] = field(default_factory=_list)
     done: bool = False
     started: bool = False
     hop: int = 0  # which traversal of its edge it is
@@ -187,7 +195,6 @@ class Visit:
     answers: int = 0
     standing: Standing = Standing.QUEUED
     started: bool = False
-    at: float = 0.0
     deadline: float | None = None
     timer: int | None = None
     timed_out: bool = False
@@ -203,9 +210,7 @@ class Visit:
     asked: str = ""
     schema: Any = None
     effects: int = 0
-    flying: dict[str, tuple[Any, ...]] = field(
-        default_factory=dict[str, tuple[Any, ...]]
-    )  # effects in flight: what each has reserved
+    flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
 
 
@@ -239,7 +244,7 @@ class Closing:
 
     then: Callable[[], None]
     outstanding: int = 0
-    after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    after: list[Callable[[], None]] = field(default_factory=_list)
     open: bool = False
 
 
