@@ -117,4 +117,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """List the names that are loaded later too."""
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -728,3 +728,16 @@ async def test_an_awaitable_hook_of_any_kind_is_awaited() -> None:
     await run(line(named("a")), Nothing(), before=hook, listeners=[events.append])
 
     assert any(isinstance(event.body, NodeSkipped) for event in events)
+
+
+async def test_run_sync_in_a_running_loop_says_what_to_write_instead() -> None:
+    """Whoever calls run_sync from async code is told to await run."""
+
+    @node
+    async def hello(state: State[Nothing]) -> str:
+        return "hello"
+
+    graph = Graph("graph", START >> hello >> END, context=Nothing)
+
+    with pytest.raises(UsageError, match="await run"):
+        run_sync(graph, Nothing())

@@ -20,7 +20,7 @@ SUBPACKAGES = {"cli", "errors", "events", "graphs", "model", "nodes", "persisten
 
 def names(module: object) -> set[str]:
     """Return what a module shows: no private names, no submodules."""
-    return {name for name in dir(module) if not name.startswith("_")} - SUBPACKAGES - {"TYPE_CHECKING", "importlib"}
+    return {name for name in dir(module) if not name.startswith("_")} - SUBPACKAGES
 
 
 def test_the_names_of_the_package_are_these_and_no_others() -> None:

@@ -60,6 +60,7 @@ class Core:
         self.timed_frames: list[Frame] = []
         self.partial = False
         self.troubles: list[Reason] = []
+        self.refusals: list[Reason] = []
         self.cancelling = False  # whether somebody has cancelled the run
         self.ended: Any = None  # the RunEnded decision
         self.output: Any = None
@@ -73,7 +74,9 @@ class Core:
         """Say that a bound refuses something; return the reason."""
         self.decisions.append(Refused(path, code, limit, wanted))
         text = f"the bound {code} refuses {wanted}" + (f": its limit is {limit:g}." if limit is not None else ".")
-        return Reason(code=code, text=text, path=path_text(path), limit=limit)
+        reason = Reason(code=code, text=text, path=path_text(path), limit=limit)
+        self.refusals.append(reason)
+        return reason
 
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""

@@ -166,6 +166,7 @@ class Run(Generic[C]):
             report = Report.failed(ended.reason)
         return Result(
             ended.status, ended.reason, output, fold.context, report, self.questions, tuple(fold.troubles),
+            tuple(fold.refusals),
             self.spent, self.run_id,
         )  # fmt: skip
 
@@ -391,12 +392,28 @@ def run_sync(
     clock: Clock | None = None,
     run_id: str | None = None,
 ) -> Result[C]:
-    """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`."""
+    """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`.
+
+    Raises:
+        UsageError: also when it is called from async code, which awaits `run` instead.
+    """
+    if in_a_loop():
+        msg = "run_sync(...) was called where an event loop is running: write `await run(...)` there."
+        raise UsageError(msg)
     starting = start(  # outside the loop, so that the graph's checks do not hold it up
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
         listeners=listeners, journal=journal, clock=clock, run_id=run_id,
     )  # fmt: skip
     return anyio.run(_to_the_end, starting, backend=backend)
+
+
+def in_a_loop() -> bool:
+    """Tell whether an event loop, asyncio's or trio's, runs in this thread."""
+    asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        return True
+    running: object = getattr(asyncio, "_get_running_loop", lambda: None)()  # the one that does not raise
+    return running is not None
 
 
 def _merged(own: Budget | None, given: Budget | None) -> Budget:

@@ -87,6 +87,7 @@ class Result(Generic[C_co]):
         report: the output if it is a report, a failed report if the run failed, else None.
         questions: what a waiting run asks.
         failures: what was collected or reported as failed on the way.
+        refused: what a bound refused on the way: calls, hops, retries, effects. It does not make a run partial.
         spent: what was spent, in all, by node and by edge.
         run_id: the run's id.
     """
@@ -98,6 +99,7 @@ class Result(Generic[C_co]):
     report: Report | None
     questions: tuple[Question, ...]
     failures: tuple[Reason, ...]
+    refused: tuple[Reason, ...]
     spent: Spending
     run_id: str
 

@@ -15,7 +15,7 @@ from graphflow.errors import UsageError
 from graphflow.events import Event, NodeEnded, NodeStarted, RunEnded
 from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, fold_again
 
-EAGER = ["eager"] if sys.version_info >= (3, 12) else []  # tasks that begin at once came with Python 3.12
+EAGER: list[str] = ["eager"] if sys.version_info >= (3, 12) else []  # tasks that begin at once came with Python 3.12
 BACKENDS = ["asyncio", *EAGER, "trio"]
 
 

@@ -134,7 +134,7 @@ class Reports:
                 assert [message.source for message in inbox] == [call.to for call in asked.calls]
                 for position, (_, report) in enumerate(inbox):
                     assert isinstance(report, Report)
-                    told = report.finding if report.status == "done" else report.reason.path
+                    told = report.reason.path if report.reason is not None else report.finding
                     assert report.status == "failed" or f"@{turn - 1}.{position}" in told
                 self.compared += 1
 
