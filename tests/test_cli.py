@@ -54,6 +54,16 @@ async def helper(state: State[Case]) -> str:
 
 
 @node
+async def keen(state: State[Case]):
+    return "enough" if state.turn else Delegate(*(Call("helper", "listen") for _ in range(3)))
+
+
+@node
+async def rambler(state: State[Case]) -> str:
+    raise ValueError("one\ntwo")
+
+
+@node
 async def echo(state: State[Case]) -> str:
     return f"{state.context.question!r} {state.context.count!r} {state.context.data!r}"
 
@@ -100,6 +110,8 @@ def graph_of(name, *statements, **more):
 
 team = graph_of("team", START >> lead, lead.delegates(worker, helper, max_hops=1), lead >> END, max_depth=1,
                 budget=Budget(node_runs=10, tool_calls=4, seconds=60))
+eager = graph_of("eager", START >> keen, keen.delegates(helper, max_hops=1), keen >> END, max_depth=1)
+rambles = graph_of("rambles", START >> rambler >> END)
 echoes = graph_of("echoes", START >> echo >> END)
 breaks = graph_of("breaks", START >> boom >> END)
 exhausts = graph_of("exhausts", START >> costly >> END, budget=Budget(tool_calls=1))
@@ -191,12 +203,42 @@ def test_json_holds_the_whole_result(team: Team, capsys: Printed) -> None:
 
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {
-        "status", "output", "report", "reason", "questions", "failures", "spent", "run_id", "context",
+        "status", "output", "report", "reason", "questions", "failures", "refused", "spent", "run_id", "context",
     }  # fmt: skip
     assert found["report"]["evidence"] == ["a.py:1"]
     assert found["spent"]["tool_calls"] == 1
     assert found["spent"]["by_node"]["lead/worker"]["tool_calls"] == 1
     assert found["context"]["question"] == "q"
+
+
+def test_what_a_bound_refused_is_told(team: Team, capsys: Printed) -> None:
+    """A refused call makes no run partial, so it is told apart: on stderr, and as JSON."""
+    code = main(["run", team("eager"), "q", "--json"])
+
+    printed = capsys.readouterr()
+    refused = json.loads(printed.out)["refused"]
+    assert code == 0
+    assert [(reason["code"], reason["limit"]) for reason in refused] == [("max_hops", 1.0)] * 2
+    line = "refused: keen: the bound max_hops refuses a further delegation to 'helper': its limit is 1.  ×2\n"
+    assert line in printed.err
+
+
+def test_a_bound_is_said_once(team: Team, capsys: Printed) -> None:
+    """The line of a run that ended at a bound names it once, and its limit once."""
+    main(["run", team("exhausts"), "q"])
+
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("exhausted: "))
+    assert line.count("tool_calls") == 1
+    assert line.count("limit") == 1
+
+
+def test_the_lines_of_an_error_stand_below_its_first(team: Team, capsys: Printed) -> None:
+    """An error of several lines is told in full, indented."""
+    main(["run", team("rambles"), "q"])
+
+    err = capsys.readouterr().err
+    assert "rambler failed: ValueError: one / two" in err
+    assert "failed: rambler: ValueError: one\n  two\n" in err
 
 
 def test_a_run_without_output_shows_its_context(team: Team, capsys: Printed) -> None:
@@ -297,7 +339,7 @@ def test_a_waiting_run_prints_its_questions(team: Team, capsys: Printed) -> None
 
     printed = capsys.readouterr()
     assert (code, printed.out) == (4, "approve: How many? (int)\n")
-    assert "--answer ID=VALUE" in printed.err
+    assert "run it again with --answer ID=VALUE, which starts a new run" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -319,6 +361,16 @@ def test_an_answer_that_nobody_wanted_is_told(team: Team, capsys: Printed) -> No
 
     assert code == 4
     assert "--answer aprove=3 was not needed" in capsys.readouterr().err
+
+
+def test_a_second_answer_to_one_question_is_told(team: Team, capsys: Printed) -> None:
+    """A question that was asked and answered is not said to be unknown."""
+    code = main(["run", team("asks"), "q", "--answer", "approve=3", "--answer", "approve=4"])
+
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (0, "3\n")
+    assert "--answer approve=4 was not used: the question approve had its answer already." in printed.err
+    assert "no question has this id" not in printed.err
 
 
 def test_a_person_at_the_terminal_is_asked(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +436,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(team: Team, tmp_path: Path, ca
         (["-o", "team.dot"], "digraph"),
         (["-o", "picture", "-f", "dot"], "digraph"),
         (["-o", "-", "-f", "dot"], "digraph"),
+        ([], "team: ≤ 10 runs"),
     ],
 )
 def test_a_graph_is_drawn(team: Team, tmp_path: Path, capsys: Printed, words: list[str], begins: str) -> None:
@@ -395,6 +448,41 @@ def test_a_graph_is_drawn(team: Team, tmp_path: Path, capsys: Printed, words: li
     assert code == 0
     assert any(line.startswith(begins) for line in text.splitlines())
     assert "worker" in text
+
+
+@pytest.mark.parametrize("words", [["-o", "team.png"], ["--format", "png"]])
+def test_a_graph_is_drawn_as_png(team: Team, capfdbinary: pytest.CaptureFixture[bytes], words: list[str]) -> None:
+    """An image goes into the file, or to stdout as it is."""
+    code = main(["draw", team("team"), *words])
+
+    printed = capfdbinary.readouterr().out
+    assert code == 0
+    assert (printed or Path("team.png").read_bytes()).startswith(b"\x89PNG")
+
+
+def test_a_terminal_gets_no_image(team: Team, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    """Bytes of an image are nothing for a terminal."""
+    monkeypatch.setattr(sys, "stdout", Terminal())
+
+    code = main(["draw", team("team"), "-f", "png"])
+
+    assert code == 2
+    assert "add -o FILE" in capsys.readouterr().err
+
+
+def test_the_lesser_renderer_is_told(
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    """Where graphviz is not installed its picture is recommended, in one line."""
+    with_dot = main(["draw", team("echoes"), "-f", "svg"])
+    first = capsys.readouterr()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    without = main(["draw", team("echoes"), "-f", "svg"])
+    second = capsys.readouterr()
+
+    assert (with_dot, without) == (0, 0)
+    assert first.err == ""
+    assert second.err == "drawn without graphviz's `dot`, which gives a better picture where it is installed.\n"
 
 
 def test_a_broken_graph_is_drawn_with_its_problems(team: Team, capsys: Printed) -> None:
@@ -410,15 +498,28 @@ def test_a_broken_graph_is_drawn_with_its_problems(team: Team, capsys: Printed) 
 # --- checks and bounds -----------------------------------------------------------------------------------------------
 
 
-def test_check_lists_every_problem_and_draws_the_shape(team: Team, capsys: Printed) -> None:
-    """A graph with errors has the exit code 2; where the shape is wrong it is shown as Mermaid."""
+def test_check_lists_every_problem(team: Team, capsys: Printed) -> None:
+    """A graph with errors has the exit code 2; nothing but its problems is on stdout."""
     codes = [main(["check", team(name)]) for name in ("endless", "team")]
 
-    out = capsys.readouterr().out
+    printed = capsys.readouterr()
     assert codes == [2, 0]
-    assert "error no-end: " in out
-    assert "flowchart" in out
-    assert "team: " in out
+    assert "error no-end: " in printed.out
+    assert "flowchart" not in printed.out
+    assert "team: " in printed.out
+    assert "--mermaid draws it" in printed.err
+
+
+def test_check_draws_where_that_is_asked_for(team: Team, capsys: Printed) -> None:
+    """With --mermaid the picture stands above the problems, which so stay in sight; as JSON it has a key."""
+    main(["check", team("endless"), "--mermaid"])
+    text = capsys.readouterr().out
+    main(["check", team("endless"), "--mermaid", "--json"])
+    data = json.loads(capsys.readouterr().out)
+
+    assert text.startswith("flowchart")
+    assert text.index("flowchart") < text.index("error no-end: ")
+    assert data["mermaid"].startswith("flowchart")
 
 
 def test_check_speaks_json(team: Team, capsys: Printed) -> None:
@@ -483,7 +584,7 @@ def test_bounds_are_numbers_or_null(team: Team, capsys: Printed) -> None:
         (["draw", "TEAM:team", "--run", "."], "cannot be read: Is a directory"),
         (["draw", "TEAM:team", "--run", "TEAM"], "line 2 is not an event of a run"),
         (["draw", "TEAM:team", "--run", "empty"], "no events of a run"),
-        (["draw", "TEAM:team", "--format", "gif"], "the formats are svg, dot, mermaid, term"),
+        (["draw", "TEAM:team", "--format", "gif"], "the formats are svg, png, dot, mermaid, term"),
         (["draw", "TEAM:team", "-o", "team.gif"], "the suffix tells no format"),
         (["draw", "TEAM:team", "-f", "dot", "-o", "."], "-o .: it cannot be written: Is a directory"),
     ],

@@ -19,6 +19,7 @@ from graphflow import (
     Delegate,
     FrozenDict,
     Graph,
+    Handoff,
     Json,
     Pause,
     Reason,
@@ -32,9 +33,10 @@ from graphflow.cli.board import Board
 from graphflow.cli.faults import BadUse, described, explained
 from graphflow.cli.inputs import as_json, budget_from, context_of
 from graphflow.cli.printing import Screen, Stream, safe
-from graphflow.cli.progress import line_of, progress_on
+from graphflow.cli.progress import progress_on
 from graphflow.cli.results import as_text, jsonable, to_json
 from graphflow.cli.running import recorder
+from graphflow.cli.telling import Telling
 from graphflow.errors import InternalError
 from graphflow.events import Emitted, Event, event_json, read_event
 from graphflow.model.budget import ADDITIVE
@@ -79,6 +81,12 @@ def events_of(graph: Graph[Case]) -> list[Event]:
     events: list[Event] = []
     run_sync(graph, Case(), listeners=[events.append])
     return events
+
+
+def told_of(graph: Graph[Case]) -> list[str]:
+    """The lines of progress of a run of a graph."""
+    telling = Telling(graph)
+    return [found[1] for event in events_of(graph) if (found := telling.line_of(event)) is not None]
 
 
 BUDGET = Budget(node_runs=40, model_calls=9, usd="0.50", seconds=60)
@@ -138,17 +146,90 @@ def test_a_small_terminal_keeps_what_went_wrong() -> None:
 @pytest.mark.parametrize("graph", [TEAM, CROWD, ASKS], ids=lambda graph: graph.name)
 def test_a_line_of_progress_is_one_line(graph: Graph[Case]) -> None:
     """Nothing that a name or an error holds moves the cursor."""
-    lines = [found[1] for event in events_of(graph) if (found := line_of(event)) is not None]
+    lines = told_of(graph)
 
     assert lines
     assert all(line.isprintable() for line in lines)
+
+
+def test_who_ends_a_call_reports_for_it() -> None:
+    """A callee that hands off does not report: the node does that got control at last."""
+
+    @node
+    async def desk(state: State[Case]) -> object:
+        return "done" if state.turn else Delegate(Call("shipping", "go"))
+
+    @node
+    async def shipping(state: State[Case]) -> object:
+        return Handoff("customs")
+
+    @node
+    async def customs(state: State[Case]) -> object:
+        return "cleared"
+
+    graph = Graph(
+        "g", START >> desk >> END, desk.delegates(shipping, max_hops=1), shipping.hands_off(customs, max_hops=1),
+        context=Case, max_depth=1,
+    )  # fmt: skip
+
+    lines = told_of(graph)
+
+    assert lines[1:] == [
+        "desk starts",
+        "desk asks shipping",
+        "desk > shipping hands off to customs",
+        "desk > customs reports to desk",
+    ]
+
+
+def test_a_call_to_nobody_is_told() -> None:
+    """A call to a node that was not declared has a line, as other failures have."""
+
+    @node
+    async def desk(state: State[Case]) -> object:
+        return "done" if state.turn else Delegate(Call("hand", "go"), Call("nobody", "go"))
+
+    graph = Graph("g", START >> desk >> END, desk.delegates(hand, max_hops=1), context=Case, max_depth=1)
+
+    assert "desk asks nobody, which is not among its targets: hand" in told_of(graph)
+
+
+def test_a_text_of_several_lines_is_told_on_one() -> None:
+    """The lines of a question or an error are set apart, and not by a sign for a new line."""
+
+    @node
+    async def asks(state: State[Case]) -> object:
+        return Pause("Pay?\n\n  INV-311")
+
+    graph: Graph[Case] = Graph("g", START >> asks >> END, context=Case)
+
+    assert told_of(graph)[-1] == "asks asks: Pay? / INV-311"
+
+
+def test_a_call_that_takes_too_long_is_told_as_failed() -> None:
+    """A report that no failed node accounts for has a line of its own."""
+
+    @node
+    async def desk(state: State[Case]) -> object:
+        return "done" if state.turn else Delegate(Call("late", "go"))
+
+    @node
+    async def late(state: State[Case], step: Step) -> None:
+        await step.sleep(60)
+
+    graph = Graph("g", START >> desk >> END, desk.delegates(late, max_hops=1, timeout=0.01), context=Case, max_depth=1)
+
+    lines = told_of(graph)
+
+    assert [line for line in lines if line.startswith(("desk > late failed: ", "desk > late timed out: "))]
+    assert not [line for line in lines if "reports to" in line]
 
 
 def test_what_recurs_is_told_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first visits of a node are told, then no more."""
     err = io.StringIO()
     monkeypatch.setattr("sys.stderr", err)
-    progress = progress_on(Screen(), quiet=False)
+    progress = progress_on(Screen(), TEAM, quiet=False)
     looping = next(event for event in events_of(TEAM) if event.kind == "node_started")
 
     for _ in range(20):

@@ -1,7 +1,7 @@
 """Every snippet of the documentation runs, and prints what the page says it prints.
 
-In Markdown, the ```python blocks of one file run one after the other in one namespace. A ```text block
-directly after one, with the line `<!-- output -->` before it, is what that block prints.
+In Markdown, the ```python blocks of one file run one after the other in one namespace, as the main program. A
+```text block directly after one, with the line `<!-- output -->` before it, is what that block prints.
 
 In docstrings, the examples run as if typed into a console that has the names of the module they stand in.
 """
@@ -81,11 +81,15 @@ def snippets(text: str) -> list[Snippet]:
 def module_named(name: str) -> Generator[ModuleType, None, None]:
     """A module for snippets to run in; it can be found by name, as annotations that are text need it."""
     module = ModuleType(re.sub(r"\W", "_", name))
+    before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
         yield module
     finally:
-        del sys.modules[module.__name__]
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
 
 
 def run_page(text: str, name: str) -> None:
@@ -98,7 +102,7 @@ def run_page(text: str, name: str) -> None:
         lines[snippet.line - 1 : snippet.line - 1 + len(block)] = block
     source = f"<{name}>"
     linecache.cache[source] = (len(text), None, [f"{line}\n" for line in lines], source)
-    with module_named(name) as module:
+    with module_named("__main__") as module:  # a reader saves the page as a file and runs that
         for code, line, expected in page:
             printed = io.StringIO()
             compiled = compile("\n" * (line - 1) + code, source, "exec", dont_inherit=True)
@@ -194,6 +198,16 @@ def test_a_page_that_says_something_else_fails() -> None:
     run_page(f"{page}```text\ndef f():\n    return 1\n 1\n```\n", "page")
     with pytest.raises(AssertionError, match="page, line 7"):
         run_page(f"{page}```text\n2\n```\n", "page")
+
+
+def test_a_page_runs_as_the_main_program() -> None:
+    """What a page guards against being imported runs, and the main program of the tests is back afterwards."""
+    before = sys.modules["__main__"]
+    page = f'```python\nif __name__ == "__main__":\n    print("runs")\n```\n\n{MARK}\n```text\nruns\n```\n'
+
+    run_page(page, "page")
+
+    assert sys.modules["__main__"] is before
 
 
 def test_examples_in_docstrings_may_define_models() -> None:

@@ -587,6 +587,41 @@ def test_facts_of_an_edge(kind: str, facts: str) -> None:
     assert {" · ".join(edge.facts) for edge in drawn} == {facts}
 
 
+@pytest.mark.parametrize("failure", ["collect", "fail_fast"])
+def test_an_edge_says_that_failures_behind_it_are_collected(failure: Any) -> None:
+    """The edges of the fork or map that declares it say so, also those of START; no node or other edge does."""
+    a, b, met, ends = fn("a"), fn("b"), Join("met"), Join("ends")
+    graph = Graph(
+        "g",
+        START.map(a, over=items, join=met, max_items=7, failure=failure),
+        met >> fork(b, when(more, fn("c")), failure=failure) >> ends >> END,
+        b.hands_off(b, max_hops=1),
+        context=Case,
+    )
+
+    drawing = drawing_of(graph)
+
+    said = {str(edge.name) for edge in drawing.edges if "collects failures" in edge.facts}
+    collecting = {"START -map-> a", "met -fork-> b", "met -fork-> c"}
+    assert said == (collecting if failure == "collect" else set())
+    assert not [drawn for drawn in drawing.nodes if "collects failures" in drawn.facts]
+
+
+def test_the_legend_of_mermaid_shows_the_arrows_of_mermaid() -> None:
+    """Each arrow that the picture uses stands once in the legend, with all that it means there."""
+    source = to_mermaid(four_levels())
+
+    (legend,) = re.findall(r'^  legend\["(.*)"\]$', source, re.MULTILINE)
+    lines = re.sub(r"#(\d+);", lambda code: chr(int(code[1])), legend).split("<br/>")
+    assert lines == [
+        "──► next · choose: one of these",
+        "━━► fork: all at once · join: they meet · map: once for each item",
+        "◄──► delegates: a report comes back",
+        "╌╌► hands off control · escalates",
+        "──× on error",
+    ]
+
+
 def test_facts_of_a_graph() -> None:
     """A graph says its bounds, and those it has as a node of another graph."""
     team = Graph(
@@ -678,7 +713,48 @@ def test_the_terminal_shows_every_node() -> None:
 
     assert not [name for name in NAMES_OF_FOUR_LEVELS if name not in drawn]
     assert "delegates: a report comes back" in drawn
-    assert "company: ≤ 100 model calls · ≤ $0.10 · depth ≤ 4" in drawn
+    assert drawn.startswith("company: ≤ 100 model calls · ≤ $0.10 · depth ≤ 4\n")
+    assert "choose: exactly one of those that leave a node" in drawn
+    assert "◊ again" in drawn
+
+
+def test_each_graph_has_a_flat_picture_of_its_own() -> None:
+    """A nested graph is a box in the picture around it, and is drawn below under the names that lead to it."""
+    drawn = to_term(four_levels())
+
+    headings = [line.partition(":")[0] for line in drawn.splitlines() if line.startswith("in ")]
+    assert headings == [
+        "in review", "in review > code team", "in review > code team > readers", "in review > docs team"
+    ]  # fmt: skip
+    parts = re.split(r"^in .*:$", drawn, flags=re.MULTILINE)
+    assert "director" in parts[0]
+    assert "review" in parts[0]
+    assert not [name for name in ("manager", "code lead", "writer") if name in parts[0]]
+    assert max(cells(line) for line in drawn.splitlines()) < 120
+
+
+def test_graphs_that_look_the_same_are_drawn_once_in_the_terminal() -> None:
+    """The second use of a graph, with all inside it, is a line that says where it is drawn; other bounds are told."""
+    inner = chain("worker").named("inner")
+    team = Graph("left", START >> inner >> END, context=Case)
+    bounded = Graph("third", START >> inner >> END, context=Case, max_hops=9)
+    graph = Graph("all", START >> (team, team.named("right"), bounded) >> Join("both") >> END, context=Case)
+
+    lines = [line for line in to_term(graph).splitlines() if line.startswith(("all", "in "))]
+
+    assert lines == [
+        "all:", "in left:", "in left > inner:", "in right: the same as in left", "in third: ≤ 9 hops",
+        "in third > inner: the same as in left > inner",
+    ]  # fmt: skip
+
+
+def test_nesting_in_the_terminal_has_no_limit() -> None:
+    """Forty graphs inside one another have a picture each."""
+    graph = chain("innermost")
+    for number in range(40):
+        graph = Graph(f"around {number}", START >> graph >> END, context=Case)
+
+    assert to_term(graph).count("in around") == 39 + 1
 
 
 def test_the_terminal_can_be_plain() -> None:
@@ -688,6 +764,7 @@ def test_the_terminal_can_be_plain() -> None:
     drawn, plain = to_term(graph), to_term(graph, ascii=True)
 
     assert "back\N{SET MINUS}new" in drawn
+    assert "choose" not in drawn
     assert plain.isascii()
     assert "back\\ new" in plain
     assert "gx: <= 3 hops" in plain

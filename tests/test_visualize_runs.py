@@ -23,6 +23,7 @@ from graphflow import (
     Report,
     State,
     Step,
+    fork,
     node,
     when,
 )
@@ -199,6 +200,76 @@ async def test_a_run_is_laid_over_its_picture(graph: Graph[Case]) -> None:
     assert taken["enough -fork-> audit"] == 1
     assert taken["enough -fork-> never"] == 0
     assert overlay.summary()[:2] == ("partial", "45 node runs")
+
+
+async def test_failures_that_a_join_collects_arrive_over_edges(graph: Graph[Case]) -> None:
+    """An edge over which a collected failure came to a join was taken; lanes that fail are counted there too."""
+    drawing, overlay = laid_over(graph, await events_of(graph))
+
+    taken = {str(edge.name): overlay.edges[edge.id] for edge in drawing.edges}
+    assert taken["lane -next-> enough"] == 30
+    assert taken["audit -next-> after"] == 1
+
+
+@node
+def fails(state: State[Case]) -> None:
+    """Fails always."""
+    raise ValueError("no")
+
+
+def branching(**options: Any) -> Graph[Case]:
+    """Two branches, of which one fails, inside a graph that another collects failures around."""
+    begin: Node[Case] = node(name="begin")(never.fn)
+    fine: Node[Case] = node(name="fine")(never.fn)
+    inner = Graph("inner", START >> fork(fails, fine, **options) >> Join("met") >> END, context=Case)
+    other: Node[Case] = node(name="other")(never.fn)
+    return Graph("outer", START >> begin >> fork(inner, other, failure="collect") >> Join("both") >> END, context=Case)
+
+
+@pytest.mark.parametrize(
+    ("failure", "inside", "outside"), [("collect", 1, 1), ("fail_fast", 0, 1)], ids=["collect", "fail_fast"]
+)
+async def test_only_collected_failures_arrive(failure: str, inside: int, outside: int) -> None:
+    """A failure that ends its fork reaches no join there; it passes outward to the join that collects it."""
+    graph = branching(failure=failure)
+
+    drawing, overlay = laid_over(graph, await events_of(graph))
+
+    taken = {str(edge.name): overlay.edges[edge.id] for edge in drawing.edges}
+    assert taken["fails -next-> met"] == inside
+    assert taken["inner -next-> both"] == outside
+    assert taken["other -next-> both"] == 1
+
+
+async def test_a_failure_that_was_handled_reaches_no_join() -> None:
+    """An error edge takes the failure instead."""
+    begin: Node[Case] = node(name="begin")(never.fn)
+    fine: Node[Case] = node(name="fine")(never.fn)
+    met = Join("met")
+    graph = Graph(
+        "g",
+        START >> begin >> fork(fails, lane, failure="collect") >> met >> END,
+        fails.on_error(fine, catch=ValueError),
+        fine >> met,
+        context=Case,
+    )
+
+    drawing, overlay = laid_over(graph, await events_of(graph))
+
+    taken = {str(edge.name): overlay.edges[edge.id] for edge in drawing.edges}
+    assert taken["fails -next-> met"] == 0
+    assert taken["fine -next-> met"] == 1
+    assert taken["lane -next-> met"] == 1
+
+
+@pytest.mark.parametrize("pale", [True, False])
+async def test_the_legend_explains_pale_edges(graph: Graph[Case], pale: bool) -> None:
+    """What a pale edge means is said where there is one."""
+    drawn = graph if pale else plain_graph()
+
+    dot = to_dot(drawn, run=await events_of(drawn))
+
+    assert ("not taken" in dot) == pale
 
 
 async def test_stored_events_give_the_same_picture(graph: Graph[Case]) -> None:

@@ -100,11 +100,18 @@ def run(
 
 
 @app.command()
-def check(target: Target, *, json: Json = False) -> Task:
+def check(
+    target: Target,
+    *,
+    json: Json = False,
+    mermaid: Annotated[
+        bool, typer.Option("--mermaid", help="Draw the graph as Mermaid text too, its problems marked.")
+    ] = False,
+) -> Task:
     """List everything that is wrong or doubtful in a graph."""
     from graphflow.cli.looking import check_command
 
-    return lambda screen: check_command(screen, target, json=json)
+    return lambda screen: check_command(screen, target, json=json, mermaid=mermaid)
 
 
 @app.command()
@@ -124,7 +131,7 @@ def draw(
         typer.Option(
             "--format",
             "-f",
-            metavar="svg|dot|mermaid|term",
+            metavar="svg|png|dot|mermaid|term",
             help="By default what the suffix of FILE says, else term.",
         ),
     ] = None,

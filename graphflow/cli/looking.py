@@ -17,13 +17,17 @@ from graphflow.graphs.bounds import DIMENSIONS, WorstCase
 from graphflow.graphs.checks import Problem, require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg, to_term
+from graphflow.visualize.svg import has_dot, render
 
-Format = Literal["svg", "dot", "mermaid", "term"]
+Format = Literal["svg", "png", "dot", "mermaid", "term"]
 
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
+IMAGES: Final = frozenset({"svg", "png"})
+"""What a renderer draws."""
+
 SUFFIXES: Final[dict[str, Format]] = {
-    ".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "term",
+    ".svg": "svg", ".png": "png", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid", ".txt": "term",
 }  # fmt: skip
 
 SHAPES: Final = frozenset(
@@ -36,8 +40,10 @@ SHAPES: Final = frozenset(
 INF: Final = float("inf")
 
 
-def check_command(screen: Screen, target: str, *, json: bool) -> int:
+def check_command(screen: Screen, target: str, *, json: bool, mermaid: bool = False) -> int:
     """Print every problem of a graph; the exit code says whether it can run.
+
+    With `mermaid` the graph is drawn too: above the problems, so that these do not scroll away.
 
     Raises:
         TargetError: if there is no such graph.
@@ -56,13 +62,17 @@ def check_command(screen: Screen, target: str, *, json: bool) -> int:
             }
             for problem in problems
         ]
-        screen.out.line(to_json({"graph": graph.name, "ok": not errors, "problems": found}))
+        data: dict[str, Any] = {"graph": graph.name, "ok": not errors, "problems": found}
+        if mermaid:
+            data["mermaid"] = _picture(graph, problems)
+        screen.out.line(to_json(data))
     else:
+        picture = _picture(graph, problems) if mermaid else None
+        if picture is not None:
+            screen.out.line(picture)
         screen.out.line("\n".join(_problem_lines(graph, problems)))
-        if any(problem.code in SHAPES and problem.severity == "error" for problem in problems):
-            picture = _picture(graph, problems)
-            if picture is not None:
-                screen.out.line(f"\nas Mermaid:\n\n{picture}")
+        if not mermaid and any(problem.code in SHAPES and problem.severity == "error" for problem in problems):
+            screen.say("a picture says more about its shape: --mermaid draws it.")
     return BAD_USE if errors else 0
 
 
@@ -139,15 +149,23 @@ def draw_command(screen: Screen, target: str, format: str | None, run: str | Non
     problems = [problem for problem in problems_of(graph) if problem.severity == "error"]  # a warning is no red mark
     to_file = output is not None and output != "-"
     width = 100 if to_file else min(screen.out.width, 100)
-    text = _drawn(graph, wanted, events, problems, ascii=screen.out.ascii and not to_file, width=width)
+    if wanted == "png" and not to_file and screen.out.terminal:
+        raise BadUse("--format png: a terminal cannot show that; add -o FILE.")
+    picture = _drawn(graph, wanted, events, problems, ascii=screen.out.ascii and not to_file, width=width)
     if output is not None and to_file:
         try:
-            Path(output).write_bytes(text.encode("utf-8", "backslashreplace"))
+            Path(output).write_bytes(
+                picture if isinstance(picture, bytes) else picture.encode("utf-8", "backslashreplace")
+            )
         except (OSError, ValueError) as error:
             why = reading(error) if isinstance(error, OSError) else str(error)
             raise BadUse(f"-o {output}: it cannot be written: {why}.") from error
+    elif isinstance(picture, bytes):
+        screen.out.data(picture)
     else:
-        screen.out.line(text)
+        screen.out.line(picture)
+    if wanted in IMAGES and not has_dot():
+        screen.say("drawn without graphviz's `dot`, which gives a better picture where it is installed.")
     if problems:
         count = f"{len(problems):,} error{'s' * (len(problems) != 1)}"
         screen.say(f"{graph.name} has {count}, so it cannot run: `graphflow check` tells which.")
@@ -180,8 +198,10 @@ def chosen_format(format: str | None, output: str | None) -> Format:
 def _drawn(
     graph: Graph[Any], format: Format, events: Sequence[Event] | None, problems: Sequence[Problem], *, ascii: bool,
     width: int,
-) -> str:  # fmt: skip
+) -> str | bytes:  # fmt: skip
     match format:
+        case "png":
+            return render(to_dot(graph, run=events, problems=problems), "png")
         case "svg":
             return to_svg(graph, run=events, problems=problems)
         case "dot":

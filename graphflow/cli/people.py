@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
@@ -80,12 +80,17 @@ class Answers:
                 raise BadUse(f"--answer {item}: write --answer {FORM}.")
         self._screen = screen
         self._given = list(given)
+        self._answered: set[str] = set()
         self._typed_out = False
 
-    @property
-    def unused(self) -> list[str]:
-        """The answers to questions that were not asked."""
-        return self._given
+    def unused(self) -> Iterator[str]:
+        """Say of each answer that no question took why that is so."""
+        for item in self._given:
+            known = next((asked for asked in self._answered if item.startswith(f"{asked}=")), None)
+            if known is None:
+                yield f"--answer {item} was not needed: no question has this id."
+            else:
+                yield f"--answer {item} was not used: the question {known} had its answer already."
 
     def answer(self, run: Run[Any]) -> bool:
         """Answer what a waiting run asks; tells whether it goes on.
@@ -96,6 +101,7 @@ class Answers:
         goes_on = False
         for question in run.questions:
             if self._from_command_line(run, question) or self._from_terminal(run, question):
+                self._answered.add(question.id)
                 goes_on = True
         return goes_on
 

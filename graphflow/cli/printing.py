@@ -77,10 +77,20 @@ class Stream:
 
     def write(self, text: str) -> None:
         """Write a text and flush; on a terminal with its control characters escaped."""
+        self._put(safe(text) if self.terminal else text)
+
+    def data(self, content: bytes) -> None:
+        """Write what is no text, such as an image, and flush."""
+        self._put(content)
+
+    def _put(self, content: str | bytes) -> None:
         if self._file is None:
             return
         try:
-            self._file.write(safe(text) if self.terminal else text)
+            if isinstance(content, str):
+                self._file.write(content)
+            else:
+                self._file.buffer.write(content)
             self._file.flush()
         except BrokenPipeError:
             self._give_up()

@@ -7,33 +7,18 @@ import os
 import shutil
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from graphflow.cli.board import Board, Names, names_of, shown_names
+from graphflow.cli.board import Board, Names, names_of
 from graphflow.cli.printing import Screen
-from graphflow.cli.results import because
-from graphflow.events import (
-    Emitted,
-    Event,
-    ListenerFailed,
-    NodeEnded,
-    NodeRetried,
-    NodeSkipped,
-    NodeStarted,
-    Paused,
-    Refused,
-    RunStarted,
-    ScopeOpened,
-    Warned,
-)
-from graphflow.model.ids import Path, path_text
+from graphflow.cli.telling import TEXT, Telling
+from graphflow.events import Emitted, Event, ListenerFailed, Warned
+from graphflow.graphs.graph import Graph
 from graphflow.visualize.text import plain, shown
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
-
-TEXT: Final = 160
 
 MOST_VISITS: Final = 3
 """More lines of one kind about one node are left out: a loop would fill the page."""
@@ -75,13 +60,13 @@ class Progress(Protocol):
         ...
 
 
-def progress_on(screen: Screen, *, quiet: bool) -> Progress:
-    """Choose how to show progress."""
+def progress_on(screen: Screen, graph: Graph[Any], *, quiet: bool) -> Progress:
+    """Choose how to show progress of a run of a graph."""
     if quiet:
         return Silence()
     if screen.err.terminal and os.environ.get("TERM", "") not in {"", "dumb", "unknown"}:
-        return Tree(screen)
-    return Lines(screen)
+        return Tree(screen, graph)
+    return Lines(screen, graph)
 
 
 class Silence:
@@ -109,17 +94,18 @@ class Silence:
 class Lines(Silence):
     """Writes a line for what a person would want to hear of; what recurs is told a few times."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, graph: Graph[Any]) -> None:
         """Write to the stderr of a screen."""
         super().__init__()
         self._screen = screen
+        self._telling = Telling(graph)
         self._told: Counter[tuple[str, Names]] = Counter()
         self._last = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Take one event, and write its line if it has one."""
         super().__call__(event)
-        found = line_of(event)
+        found = self._telling.line_of(event)
         if found is not None:
             kind, text = found
             key = (kind, names_of(event.path))
@@ -147,67 +133,10 @@ class Lines(Silence):
         self._screen.say(text)
 
 
-def line_of(event: Event) -> tuple[str, str] | None:
-    """Return what a person would want to hear of an event, with its kind; None for most events."""
-    body, path = event.body, event.path
-    who = shown_names(names_of(path))
-    match body:
-        case RunStarted():
-            board = Board(budget=body.budget)
-            return "run", f"{shown(body.graph, TEXT)}: started, {board.bounds()}"
-        case NodeStarted() if not path[-1].lanes:
-            return _started(body.edge.kind, path)
-        case ScopeOpened() if body.branches:
-            join = f", to meet at {shown(body.join, TEXT)}" if body.join is not None else ""
-            return "scope", f"{f'{who}: ' if who else ''}{body.branches:,} branches{join}"
-        case NodeEnded(status="completed") if path[-1].call is not None:
-            return "reported", f"{who} reports to {shown(path[-2].name, TEXT)}"
-        case NodeEnded(status="failed" | "timed_out"):
-            return "failed", f"{who} {body.status.replace('_', ' ')}: {_why(because(body.reason, at=path_text(path)))}"
-        case NodeRetried():
-            return "retried", f"{who} is tried again: {_why(because(body.reason, at=path_text(path)))}"
-        case NodeSkipped() if body.reason.code not in {"not_taken", "all_dead"}:
-            return "skipped", f"{who} is skipped: {_why(body.reason.text)}"
-        case Refused():
-            limit = f" (limit {body.limit:g})" if body.limit is not None else ""
-            return "refused", f"{who or 'the run'} is refused by {body.bound}{limit}: {_why(body.wanted)}"
-        case Paused():
-            return "paused", f"{who} asks: {_why(body.text)}"
-        case Warned():
-            return "warned", f"{who}: {body.warning.replace('_', ' ')}: {_why(body.text)}"
-        case Emitted():
-            return "emitted", f"{who} says: {_why(_said(body.value))}"
-        case ListenerFailed():
-            return "listener", f"a listener failed: {_why(body.text)}"
-        case _:
-            return None
-
-
-def _started(kind: str, path: Path) -> tuple[str, str]:
-    *above, name = (shown(segment.name, TEXT) for segment in path)
-    around = shown_names(names_of(path[:-1]))
-    if kind == "delegate":
-        return "started", f"{around} asks {name}"
-    inside = f"{around} > " if above else ""
-    via = {"handoff": " takes over", "error": " handles a failure", "escalate": " decides at a bound"}
-    return "started", f"{inside}{name}{via.get(kind, ' starts')}"
-
-
-def _said(value: object) -> str:
-    try:
-        return str(value)
-    except Exception:  # noqa: BLE001 - a user's __str__ may do anything
-        return f"<{type(value).__name__}>"
-
-
-def _why(text: str) -> str:
-    return shown(text, TEXT)
-
-
 class Tree(Silence):
     """Redraws a tree of who works for whom, with the spending below it."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, graph: Graph[Any]) -> None:
         """Draw on the stderr of a screen.
 
         Raises:
@@ -217,6 +146,7 @@ class Tree(Silence):
         from rich.console import Console
 
         self.tells_spending = True
+        self._telling = Telling(graph)
         self._ascii = screen.err.ascii
         self._console = Console(file=screen.err.file, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
@@ -228,7 +158,7 @@ class Tree(Silence):
         """Take one event; it is seen at the next refresh."""
         super().__call__(event)
         if isinstance(event.body, Emitted | Warned | ListenerFailed):
-            found = line_of(event)
+            found = self._telling.line_of(event)
             if found is not None:
                 self.note(found[1])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Final, cast
@@ -68,6 +69,7 @@ def result_data(result: Result[Any]) -> dict[str, Any]:
             for asked in result.questions
         ],
         "failures": [jsonable(reason) for reason in result.failures],
+        "refused": [jsonable(reason) for reason in result.refused],
         "spent": {
             **_amounts(spent.total),
             "by_node": {name: _amounts(budget) for name, budget in spent.by_node.items()},
@@ -138,12 +140,20 @@ def because(reason: Reason | None, *, at: str = "") -> str:
 
     >>> because(Reason(code="failed", text="too small", path="a/b", error_type="ValueError"))
     'a/b: ValueError: too small'
+
+    A bound is said once, however often it stands in the reason:
+
+    >>> because(Reason(code="node_runs", text="the bound node_runs refuses a run: its limit is 3.", limit=3))
+    'the bound node_runs refuses a run: its limit is 3.'
     """
     if reason is None:
         return "no reason is known"
     where = "" if reason.path == at else reason.path
     kind = reason.error_type.rpartition(".")[2] or reason.code
-    limit = f" (limit {reason.limit:g})" if reason.limit is not None else ""
+    if f" {kind} " in f" {reason.text} ":
+        kind = ""
+    told = reason.limit is None or f"limit is {reason.limit:g}" in reason.text
+    limit = "" if told else f" (limit {reason.limit:g})"
     return ": ".join(part for part in (where, kind, reason.text) if part) + limit
 
 
@@ -155,7 +165,7 @@ def ending(result: Result[Any]) -> Iterator[str]:
         case "partial":
             count = len(result.failures)
             yield f"partial: {f'{count:,} failures' if count != 1 else '1 failure'} on the way"
-            yield from (f"  {because(reason)}" for reason in result.failures[:MOST_FAILURES])
+            yield from (f"  {_indented(because(reason), 4)}" for reason in result.failures[:MOST_FAILURES])
             if count > MOST_FAILURES:
                 yield f"  and {count - MOST_FAILURES:,} more"
         case "waiting":
@@ -164,7 +174,21 @@ def ending(result: Result[Any]) -> Iterator[str]:
         case "cancelled" if result.reason is not None:
             yield result.reason.text
         case _:
-            yield f"{result.status}: {because(result.reason)}"
+            yield f"{result.status}: {_indented(because(result.reason), 2)}"
+
+
+def refused_lines(result: Result[Any]) -> Iterator[str]:
+    """Say what bounds refused on the way, but for the refusal that ended the run."""
+    lines = Counter(because(reason) for reason in result.refused if reason != result.reason)
+    for line, times in list(lines.items())[:MOST_FAILURES]:
+        yield f"refused: {_indented(line, 2)}" + (f"  ×{times:,}" if times > 1 else "")
+    if len(lines) > MOST_FAILURES:
+        yield f"refused: and {len(lines) - MOST_FAILURES:,} more"
+
+
+def _indented(text: str, by: int) -> str:
+    """Let the further lines of a text stand below its first."""
+    return "\n".join(text.splitlines()).replace("\n", "\n" + " " * by)
 
 
 def question_lines(questions: tuple[Question, ...]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from graphflow.cli.inputs import budget_from, context_of, tightened
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Progress, progress_on
-from graphflow.cli.results import EXIT_CODES, ending, question_lines, result_data, result_text, to_json
+from graphflow.cli.results import EXIT_CODES, ending, question_lines, refused_lines, result_data, result_text, to_json
 from graphflow.cli.target import load_graph
 from graphflow.errors import GraphflowError, InternalError
 from graphflow.events import Event, event_json
@@ -71,7 +71,7 @@ def run_command(screen: Screen, options: RunOptions) -> int:
         graph = tightened(load_graph(options.target), options.max_depth)
         require_runnable(graph)
         context = context_of(graph.context, options.input, options.sets)
-        progress = progress_on(screen, quiet=options.quiet)
+        progress = progress_on(screen, graph, quiet=options.quiet)
         with recorder(options.events) as record:
             session = _Session(
                 graph=graph, context=context, budget=budget, max_parallel=options.max_parallel, progress=progress,
@@ -84,8 +84,8 @@ def run_command(screen: Screen, options: RunOptions) -> int:
         if record is not None and record.trouble is not None:
             screen.say(f"--events {options.events}: {record.trouble}; the events after that are not there.")
         _show(screen, options, ended, progress)
-        for item in answers.unused:
-            screen.say(f"--answer {item} was not needed: no question has this id.")
+        for line in answers.unused():
+            screen.say(line)
     code = EXIT_CODES[ended.result.status]
     return code or (FAILED if record is not None and record.trouble is not None else 0)
 
@@ -237,10 +237,10 @@ def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress)
             screen.out.line(text)
         for line in question_lines(result.questions):
             screen.out.line(line)
-    for line in ending(result):
+    for line in (*ending(result), *refused_lines(result)):
         screen.say(line)
     if result.questions and not options.json:
-        screen.say("answer with --answer ID=VALUE, or run it in a terminal.")
+        screen.say("run it again with --answer ID=VALUE, which starts a new run, or run it in a terminal.")
     if ended.raised is not None:
         if options.traceback:
             screen.say("\n".join(frame_lines(ended.raised)))

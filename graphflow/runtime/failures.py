@@ -78,7 +78,10 @@ class Failures(Core):
         """Fail a frame in which every token has ended before END."""
         shown = ", ".join(map(repr, dict.fromkeys(last)))
         name = frame.tables.graph.name
-        error = NoRoute(f"in {name!r} no token reached END: no edge held after {shown}. Add a default= to that choose.")
+        error = NoRoute(
+            f"in {name!r} no token reached END; the last nodes were {shown}. After them no edge held, or the join was "
+            f"skipped: give the choose a default=, or the join another policy."
+        )
         self.fail_frame(frame, self.trouble("no_route", error, frame.path))
 
     # --- bounds ---

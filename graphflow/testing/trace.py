@@ -18,8 +18,9 @@ _TIMING = frozenset({"wall", "run", "at", "timer", "hop"})
 def canonical_trace(events: Iterable[Event]) -> tuple[str, ...]:
     """Return a run's events in an order and a form that its timing cannot change.
 
-    Events are sorted by path, turn and kind; run id, numbers, times, hop counts and warnings are left out. Two runs of one graph
-    whose nodes answer alike have equal traces, whatever the hash seed, the order of the statements or the timing.
+    Events are sorted by path, turn and kind; run id, numbers, times, hop counts and warnings are left out. Two runs of
+    one graph whose nodes answer alike have equal traces, whatever the hash seed, the order of the statements or the
+    timing.
     """
     lines = [_line(event) for event in events if not isinstance(event.body, TimerFired | TimerSet | Warned)]
     return tuple(sorted(lines))

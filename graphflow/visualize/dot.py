@@ -191,7 +191,8 @@ def _legend(drawing: Drawing, overlay: Overlay | None) -> str:
         signs = [
             (STANDING_LOOKS[standing].line, STANDING_WORDS[standing]) for standing in STANDINGS if standing in found
         ]
-        lines += _in_rows(_sign("■", color, words) for color, words in signs)
+        pale = [("──►", NOT_TAKEN[0], "not taken")] * any(not overlay.edges[edge.id] for edge in drawing.edges)
+        lines += _in_rows(_sign(*sign) for sign in (*(("■", *sign) for sign in signs), *pale))
     lines += [_font(line, ALARM, 9) for problem in drawing.problems for line in wrap(f"! {problem}", 90, 3)]
     rows = "".join(f'<TR><TD ALIGN="LEFT">{line}</TD></TR>' for line in lines)
     return f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="3">{rows}</TABLE>' if rows else ""

@@ -16,7 +16,7 @@ from graphflow.events import EdgeName
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, NextOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.nodes.edges import Terminal
-from graphflow.visualize.facts import edge_facts, graph_facts, node_facts
+from graphflow.visualize.facts import collected_at, edge_facts, graph_facts, node_facts
 from graphflow.visualize.text import shown
 
 EdgeKind = Literal["next", "fork", "join", "choose", "map", "delegate", "handoff", "error", "escalate"]
@@ -109,6 +109,7 @@ class DrawnEdge:
         source, target: the ids of the nodes that it joins.
         out_of, into: the ids of the graphs that it leaves or enters as a whole, or None.
         facts: short phrases about it.
+        collected_at: the name of the node at which failures behind it are collected, or None.
     """
 
     id: str
@@ -120,6 +121,7 @@ class DrawnEdge:
     out_of: str | None
     into: str | None
     facts: tuple[str, ...]
+    collected_at: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,7 @@ class _Pen:
 
     def _edge(self, edge: Edge, out: Out | None, graph: str, places: dict[Key, _Place], joins: set[EdgeName]) -> None:
         source, target = places[edge.source], places[edge.target]
+        collected = collected_at(edge, out)
         self.edges.append(
             DrawnEdge(
                 id=f"e{len(self.edges)}",
@@ -259,6 +262,7 @@ class _Pen:
                 out_of=source.graph,
                 into=target.graph,
                 facts=edge_facts(edge, out),
+                collected_at=collected if isinstance(collected, str) else None,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from graphflow.graphs.compiled import Edge, ForkOut, MapOut, Out, Station
+from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Report
@@ -54,8 +54,6 @@ def node_facts(station: Station) -> tuple[str, ...]:
         words += [f"waits for {node.policy}"] * (node.policy.kind != "all")
         words += ["cancels the others"] * (node.losers == "cancel")
     words += _bounds(node)
-    if isinstance(station.out, (ForkOut, MapOut)) and station.out.failure == "collect":
-        words.append("collects failures")
     words += ["gate"] * (node.gate and not isinstance(node, Human))
     words += ["irreversible"] * node.irreversible
     words += _into(node.into)
@@ -94,7 +92,15 @@ def edge_facts(edge: Edge, out: Out | None) -> tuple[str, ...]:
         case _:
             pass
     words += _at_most(edge.max_hops, "hop")
+    words += ["collects failures"] * (collected_at(edge, out) is not None)
     return (*words, *_contract(edge.contract)) if edge.contract is not None else tuple(words)
+
+
+def collected_at(edge: Edge, out: Out | None) -> Key | None:
+    """Return where failures behind an edge of a fork or map are collected; None if they are not."""
+    if isinstance(out, (ForkOut, MapOut)) and out.failure == "collect" and edge in out_edges(out):
+        return out.region.join
+    return None
 
 
 def _contract(declared: DelegateStatement) -> list[str]:

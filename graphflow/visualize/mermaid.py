@@ -21,6 +21,7 @@ from graphflow.visualize.drawing import (
 from graphflow.visualize.overlay import Overlay, overlay_of
 from graphflow.visualize.style import (
     ALARM,
+    ARROWS,
     DASHED,
     EDGE_LOOKS,
     GROUNDS,
@@ -82,6 +83,7 @@ class Dialect:
         other_break: the same in labels of edges and graphs.
         crosses: whether arrows may end in a cross.
         decorated: whether there are colours, a legend, and the bounds of graphs.
+        framed: whether a graph has a frame with its name.
         spell: writes a line of a label in the characters that the program can take.
     """
 
@@ -89,6 +91,7 @@ class Dialect:
     other_break: str = "<br/>"
     crosses: bool = True
     decorated: bool = True
+    framed: bool = True
     spell: Callable[[str], str] = str
 
 
@@ -104,13 +107,11 @@ class _Writer:
         around: list[DrawnGraph] = []
         for graph in self.drawing.graphs:
             while len(around) > graph.depth:
-                yield "  " * len(around) + "end"
-                around.pop()
+                yield from self._close(around)
             yield from self._open_graph(graph, nodes[graph.id])
             around.append(graph)
         while around:
-            yield "  " * len(around) + "end"
-            around.pop()
+            yield from self._close(around)
         for edge in self.drawing.edges:
             yield "  " + self._edge(edge)
         if self.dialect.decorated:
@@ -119,13 +120,22 @@ class _Writer:
 
     def _open_graph(self, graph: DrawnGraph, nodes: Iterable[DrawnNode]) -> Iterator[str]:
         indent = "  " * (graph.depth + 1)
+        if self.dialect.framed:
+            yield f"{indent}subgraph {graph.id} [{self._title(graph)}]"
+        for node in nodes:
+            yield f"{indent}  {self._node(node)}"
+
+    def _close(self, around: list[DrawnGraph]) -> Iterator[str]:
+        if self.dialect.framed:
+            yield "  " * len(around) + "end"
+        around.pop()
+
+    def _title(self, graph: DrawnGraph) -> str:
         facts = graph.facts if self.dialect.decorated else ()
         lines = [*wrap(shown(graph.name), 40, 3), *flowed(facts, 52), *self._notes(graph.id, graph.problems)]
         if graph.parent is None and self.overlay is not None:
             lines += flowed(self.overlay.summary(), 52)
-        yield f"{indent}subgraph {graph.id} [{self._label(lines, self.dialect.other_break)}]"
-        for node in nodes:
-            yield f"{indent}  {self._node(node)}"
+        return self._label(lines, self.dialect.other_break)
 
     def _notes(self, id: str, problems: tuple[str, ...]) -> list[str]:
         notes = [*flowed([f"! {code}" for code in problems], FACT_WIDTH)]
@@ -153,7 +163,11 @@ class _Writer:
 
     def _legend(self) -> Iterator[str]:
         kinds = {edge.kind for edge in self.drawing.edges}
-        lines = [f"{EDGE_LOOKS[kind].glyph} {EDGE_LOOKS[kind].meaning}" for kind in EDGE_KINDS if kind in kinds]
+        meanings: dict[str, list[str]] = {}
+        for kind in EDGE_KINDS:
+            if kind in kinds:
+                meanings.setdefault(EDGE_LOOKS[kind].mermaid, []).append(EDGE_LOOKS[kind].meaning)
+        lines = [f"{ARROWS[arrow]} {' · '.join(found)}" for arrow, found in meanings.items()]
         lines += [line for problem in self.drawing.problems for line in wrap(f"! {problem}", 60, 4)]
         if lines:
             yield f"  legend[{self._label(lines)}]"

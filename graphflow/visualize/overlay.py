@@ -27,6 +27,7 @@ from graphflow.events import (
     Paused,
     Refused,
     RunEnded,
+    ScopeClosed,
 )
 from graphflow.model.ids import Path, Segment
 from graphflow.visualize.drawing import Drawing
@@ -44,6 +45,7 @@ _TOLD: Final = ("failed", "timed_out", "cancelled", "running", "waiting")
 """What is said of visits besides their number; the others completed."""
 
 _OPEN: Final = frozenset({"running", "waiting"})
+_FAILED: Final = frozenset({"failed", "timed_out"})
 
 
 @dataclass(slots=True)
@@ -65,7 +67,7 @@ class NodeRun:
     def standing(self, *, over: bool) -> Standing:
         """Say how the node stands; `over` tells that the run goes on no more."""
         ends = set(self.visits.values())
-        if ends & {"failed", "timed_out"}:
+        if ends & _FAILED:
             return "failed"
         if ends & _OPEN:
             return "waiting" if "running" not in ends else "open" if over else "running"
@@ -144,6 +146,10 @@ def _fold(overlay: Overlay, map_: _Map, event: Event) -> None:
         case EdgeTaken():
             edge = map_.edge(body.path, body.edge)
             overlay.edges.update([edge] if edge is not None else [])
+            map_.handled(body)
+            return
+        case ScopeClosed():
+            overlay.edges.update(map_.collected(body))
             return
         case RunEnded():
             overlay.status = body.status
@@ -156,6 +162,8 @@ def _fold(overlay: Overlay, map_: _Map, event: Event) -> None:
             pass
     if isinstance(body, (NodeStarted, NodeRetried)):
         overlay.runs += 1
+    if isinstance(body, NodeEnded) and body.status in _FAILED:
+        map_.failed.append(body.path)
     overlay.spent.add(body)
     place = map_.place(event.path)
     if place is not None:
@@ -199,7 +207,11 @@ def report_status(report: object) -> object:
 
 
 class _Map:
-    """Finds what the paths of a run name in a drawing."""
+    """Finds what the paths of a run name in a drawing.
+
+    Attributes:
+        failed: the visits that failed in scopes that have not closed.
+    """
 
     def __init__(self, drawing: Drawing) -> None:
         self.root = drawing.graphs[0].id
@@ -207,6 +219,8 @@ class _Map:
         self.around = {place: graph for (graph, _), place in self.within.items()}
         self.edges = {(edge.graph, edge.name): edge.id for edge in drawing.edges}
         self.graphs = {graph.id for graph in drawing.graphs}
+        self.collecting = {(edge.graph, edge.name.source, edge.collected_at) for edge in drawing.edges}
+        self.failed: list[Path] = []
 
     def place(self, path: Path) -> str | None:
         """Return the id of the node or graph that a path names, or None."""
@@ -233,3 +247,34 @@ class _Map:
             return None
         graph = place if place in self.graphs and name.kind != "delegate" else self.around.get(place, self.root)
         return self.edges.get((graph, name))
+
+    def handled(self, taken: EdgeTaken) -> None:
+        """Forget a failure that went over an error edge: no join gets it."""
+        if taken.edge.kind == "error" and self.failed and self.failed[-1][-1].name == taken.edge.source:
+            self.failed.pop()
+
+    def collected(self, closed: ScopeClosed) -> list[str]:
+        """Return the edges to a join over which failures arrived; no event of their own tells of these."""
+        if not closed.failed or closed.join is None:
+            return []
+        path = closed.path
+        frame, source = (path[:-1], path[-1].name) if path else (path, None)
+        if (self._inside(frame), source, closed.join) not in self.collecting:
+            frame, source = path, None  # the scope of a graph's START is told with the path of the graph
+        graph = self._inside(frame)
+        lanes = path[-1].lanes if source is not None else ()
+        found: list[str] = []
+        left: list[Path] = []
+        for failed in self.failed:
+            edge = self.edges.get((graph or "", EdgeName(failed[-1].name, "next", closed.join)))
+            if edge is None or failed[:-1] != frame or failed[-1].lanes[: len(lanes)] != lanes:
+                left.append(failed)
+            else:
+                found.append(edge)
+        self.failed = left
+        return found if (graph, source, closed.join) in self.collecting else []
+
+    def _inside(self, frame: Path) -> str | None:
+        """Return the id of the graph whose nodes stand in a frame, or None."""
+        place = self.place(frame)
+        return place if place in self.graphs else None

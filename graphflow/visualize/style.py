@@ -45,6 +45,7 @@ NODE_LOOKS: Final = {
     "supervisor": NodeLook("#dbeafe", "#1d4ed8", shape="box peripheries=2", style="filled", mermaid=("[[", "]]")),
     "human": NodeLook("#fef3c7", "#b45309", shape="house", style="filled", mermaid=("[/", "\\]")),
     "join": NodeLook("#ede9fe", "#6d28d9", style="filled", mermaid=("{{", "}}")),
+    "graph": NodeLook("#f3f4f6", "#475569", style="filled", mermaid=("[[", "]]")),
     "start": NodeLook("#1f2937", "#1f2937", "#ffffff", mermaid=("([", "])")),
     "end": NodeLook("#ffffff", "#1f2937", mermaid=("([", "])")),
     "bound": NodeLook(
@@ -99,6 +100,9 @@ EDGE_LOOKS: Final[dict[EdgeKind, EdgeLook]] = {
     "error": EdgeLook(ALARM, "arrowhead=normal dir=both arrowtail=dot", "--x", "●─►", "on error"),
     "escalate": EdgeLook("#9a3412", "style=dotted penwidth=1.6 arrowhead=normal", "-.->", "···►", "escalates"),
 }
+
+ARROWS: Final = {"-->": "──►", "==>": "━━►", "<-->": "◄──►", "-.->": "╌╌►", "--x": "──×"}
+"""How Mermaid draws its arrows, in one line of text; several kinds of edges may share one."""
 
 STANDING_LOOKS: Final[dict[Standing, NodeLook]] = {
     "completed": NodeLook("#dcfce7", "#15803d"),

@@ -91,6 +91,11 @@ def draw(
     return file
 
 
+def has_dot() -> bool:
+    """Tell whether graphviz's `dot` draws images here, and not the renderer of the extra."""
+    return shutil.which("dot") is not None
+
+
 def render(dot: str, format: ImageFormat) -> bytes:
     """Draw DOT text as an image.
 
