@@ -165,7 +165,7 @@ def test_meter_grants_only_what_every_meter_above_can(
 def test_split_accounts_settle_exactly(own: Budget, parts: int, asked: list[tuple[int, Amounts]]) -> None:
     """What split children spent is spent by their parent when they close, the rest is free again, nothing is lost."""
     parent = Meter((), own)
-    grants = [parent.share((index, parts)) for index in range(parts)]
+    grants = list(parent.shares(parts))
     children = [parent.open_split((Segment(str(index)),), grant) for index, grant in enumerate(grants)]
     assert balanced(parent)
     assert all(parent.free(dimension) in (None, 0) for dimension in range(6))

@@ -715,7 +715,7 @@ def test_the_terminal_shows_every_node() -> None:
     assert "delegates: a report comes back" in drawn
     assert drawn.startswith("company: ≤ 100 model calls · ≤ $0.10 · depth ≤ 4\n")
     assert "choose: exactly one of those that leave a node" in drawn
-    assert "◊ again" in drawn
+    assert "◊ = 'again'" in drawn
 
 
 def test_each_graph_has_a_flat_picture_of_its_own() -> None:

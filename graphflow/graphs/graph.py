@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from graphflow.errors import UsageError
+from graphflow.errors import MutableContext, UsageError
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
@@ -24,6 +24,8 @@ from graphflow.nodes.edges import (
     Statement,
     Terminal,
     checked_bound,
+    checked_node,
+    checked_sync,
 )
 from graphflow.nodes.join import init_node
 
@@ -99,6 +101,17 @@ class Graph(Node[Any], Generic[C]):
         kind: object = context
         if not (isinstance(kind, type) and issubclass(kind, Context)):
             msg = f"Graph({name!r}, context={context!r}): a class derived from graphflow.Context is needed."
+            raise UsageError(msg)
+        if context.__pydantic_generic_metadata__["parameters"]:
+            raise MutableContext(
+                context.__name__, [("(class)", "its type variables are unbound", "a class such as Box[Item]")]
+            )
+        checked_sync(f"Graph {name!r}", enter=enter, leave=leave)
+        if escalate is not None:
+            checked_node(f"Graph {name!r}: escalate=", escalate)
+        limit: object = budget
+        if limit is not None and not isinstance(limit, Budget):
+            msg = f"Graph({name!r}, budget={budget!r}): a Budget is needed, or None."
             raise UsageError(msg)
         put = object.__setattr__
         put(self, "statements", tuple(statements.values()))

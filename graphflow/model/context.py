@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
-from graphflow.model.frozen import mutable_part
+from graphflow.model.frozen import mutable_part, mutable_value
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -91,11 +92,22 @@ def check_immutable(context: type[BaseModel]) -> None:
     """
     if context.__dict__.get("__graphflow_checked__"):
         return
+    config = context.model_config
+    if not config.get("frozen") or config.get("extra") == "allow" or context.__private_attributes__:
+        found = (
+            "(class)",
+            "it is not frozen, allows extra fields, or has private attributes",
+            "the settings of Context",
+        )
+        raise MutableContext(context.__name__, [found])
+    for name, info in context.model_fields.items():
+        if inspect.iscoroutinefunction(reducer_of(info.metadata)):
+            raise MutableContext(context.__name__, [(name, "its reducer is async", "a plain function")])
     open_variables = context.__pydantic_generic_metadata__["parameters"]
     refused = [
-        (name, *found)
+        (name, *part)
         for name, info in context.model_fields.items()
-        if (found := mutable_part(info.annotation)) is not None and not open_variables
+        if (part := mutable_part(info.annotation)) is not None and not open_variables
     ]
     if refused:
         raise MutableContext(context.__name__, refused)
@@ -154,6 +166,12 @@ class ContextRules:
                 checked[name] = rule.validate(value)
             except ValidationError as error:
                 raise ContractError(_explain(self.context.__name__, name, error)) from error
+            found = mutable_value(checked[name])
+            if found is not None:  # such as an instance of a subclass with fields of its own
+                where, what, instead = found
+                field = f"{self.context.__name__}.{name}"
+                msg = f"an update of {field} could be changed: at {where}, {what}; use {instead}."
+                raise ContractError(msg)
         return checked
 
     def apply(self, old: Any, checked: Mapping[str, Any]) -> Any:
@@ -162,15 +180,15 @@ class ContextRules:
         for name, value in checked.items():
             reducer = self.fields[name].reducer
             values[name] = value if reducer is None else reducer(values[name], value)
-        return rebuilt(old, values)
+        return rebuilt(old, values, old.__pydantic_fields_set__.union(checked))
 
 
-def rebuilt(old: Any, values: dict[str, Any]) -> Any:
+def rebuilt(old: Any, values: dict[str, Any], fields_set: set[str]) -> Any:
     """Return a copy of a frozen model with other values, without validating what was valid already."""
     new: Any = object.__new__(cast("type[Any]", type(old)))
     put = object.__setattr__
     put(new, "__dict__", values)
-    put(new, "__pydantic_fields_set__", old.__pydantic_fields_set__)
+    put(new, "__pydantic_fields_set__", fields_set)
     put(new, "__pydantic_extra__", None)
     put(new, "__pydantic_private__", None)
     return new
@@ -186,8 +204,12 @@ def rules_of(context: type[Context]) -> ContextRules:
 
 
 def reducer_of(metadata: typing.Iterable[object]) -> Reducer | None:
-    """Return the reducer among a field's annotations: its last plain function."""
-    return next((found for found in reversed(list(metadata)) if inspect.isfunction(found)), None)
+    """Return the reducer among a field's annotations: the last function, built-in function or partial one."""
+    return next((found for found in reversed(list(metadata)) if _is_function(found)), None)
+
+
+def _is_function(found: object) -> TypeGuard[Reducer]:
+    return inspect.isroutine(found) or isinstance(found, functools.partial)
 
 
 def _field_rule(context: type[Context], name: str) -> FieldRule:
@@ -198,7 +220,7 @@ def _field_rule(context: type[Context], name: str) -> FieldRule:
     if reducer is append:
         kind = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else Any
     elif reducer is not None and reducer not in (extend, add, union):
-        kind = _second_annotation(reducer)
+        kind = _second_annotation(reducer, kind)
     elif others:
         kind = typing.Annotated[(kind, *others)]
     validator = TypeAdapter(kind).validator
@@ -206,11 +228,15 @@ def _field_rule(context: type[Context], name: str) -> FieldRule:
     return FieldRule(name, validator.validate_python, reducer)
 
 
-def _second_annotation(reducer: Reducer) -> Any:
-    parameters = list(inspect.signature(reducer).parameters)
-    hints = typing.get_type_hints(reducer, include_extras=True)
-    kind = hints.get(parameters[1], Any) if len(parameters) > 1 else Any
-    return Any if isinstance(kind, TypeVar) else kind
+def _second_annotation(reducer: Reducer, kind: Any) -> Any:
+    """Return the type of a reducer's second parameter; the field's own type where it says none."""
+    try:
+        parameters = list(inspect.signature(reducer).parameters)
+        hints = typing.get_type_hints(getattr(reducer, "func", reducer), include_extras=True)
+    except (TypeError, ValueError, NameError):  # a built-in function says nothing of its parameters
+        return kind
+    second = hints.get(parameters[1], kind) if len(parameters) > 1 else kind
+    return kind if isinstance(second, TypeVar) else second
 
 
 def _explain(context: str, name: str, error: ValidationError) -> str:

@@ -258,5 +258,5 @@ def _proved(kind: Any) -> bool:
         return False
     try:
         return mutable_part(kind) is None
-    except (NameError, TypeError):  # annotations that cannot be resolved prove nothing
+    except Exception:  # noqa: BLE001 - annotations that cannot be resolved prove nothing
         return False

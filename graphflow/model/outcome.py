@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, final
 
+from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
 
 
@@ -64,6 +65,10 @@ class Done:
     output: Any = NOTHING
     update: Update | None = None
 
+    def __post_init__(self) -> None:
+        """Check the update."""
+        _check_update("Done", self.update)
+
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
@@ -78,6 +83,11 @@ class Handoff:
     to: str
     note: Any = None
     update: Update | None = None
+
+    def __post_init__(self) -> None:
+        """Check target and update."""
+        _check_name("Handoff", self.to)
+        _check_update("Handoff", self.update)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,16 @@ class Call:
     def __init__(self, to: str, brief: Brief | str, *, id: str = "", needs: tuple[str, ...] = ()) -> None:
         """Make a brief of a str."""
         put = object.__setattr__
+        _check_name("Call", to)
+        given: object = brief
+        if not isinstance(given, str | Brief):
+            msg = f"Call({to!r}, {brief!r}): a Brief is needed, or a str, which is its objective."
+            raise UsageError(msg)
+        named: object = needs
+        wanted: tuple[object, ...] = (id, *needs) if isinstance(named, tuple | list) else (None,)
+        if not all(isinstance(one, str) for one in wanted):
+            msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
+            raise UsageError(msg)
         put(self, "to", to)
         put(self, "brief", Brief(objective=brief) if isinstance(brief, str) else brief)
         put(self, "id", id)
@@ -119,6 +139,12 @@ class Delegate:
 
     def __init__(self, *calls: Call, update: Update | None = None) -> None:
         """Take the calls in order."""
+        given: tuple[object, ...] = calls
+        wrong = [call for call in given if not isinstance(call, Call)]
+        if wrong:
+            msg = f"Delegate({wrong[0]!r}): each argument is one Call(to, brief); write Delegate(*calls) for a list."
+            raise UsageError(msg)
+        _check_update("Delegate", update)
         object.__setattr__(self, "calls", calls)
         object.__setattr__(self, "update", update)
 
@@ -137,6 +163,11 @@ class Pause:
     schema: Any = None
     update: Update | None = None
 
+    def __post_init__(self) -> None:
+        """Check question and update."""
+        _check_name("Pause", self.question)
+        _check_update("Pause", self.update)
+
 
 @dataclass(frozen=True, slots=True)
 class Skip:
@@ -147,6 +178,24 @@ class Skip:
     """
 
     reason: str
+
+    def __post_init__(self) -> None:
+        """Check the reason."""
+        _check_name("Skip", self.reason)
+
+
+def _check_name(outcome: str, text: object) -> None:
+    if not isinstance(text, str):
+        name = getattr(text, "name", None)
+        hint = f": write {name!r}" if isinstance(name, str) else ""
+        msg = f"{outcome}({text!r}): a str is needed{hint}."
+        raise UsageError(msg)
+
+
+def _check_update(outcome: str, update: object) -> None:
+    if update is not None and not isinstance(update, Update):
+        msg = f"{outcome}(update={update!r}): write update=Update(field=value, ...)."
+        raise UsageError(msg)
 
 
 Outcome = Done | Handoff | Delegate | Pause

@@ -24,6 +24,8 @@ from graphflow.nodes.edges import (
     Terminal,
     as_branch,
     checked_bound,
+    checked_node,
+    checked_sync,
     connect,
 )
 
@@ -102,7 +104,9 @@ class Node(Generic[C_contra]):
                 statements += connect(tail, self).statements
         return Chain(statements, branches[0].target, (self,))
 
-    def choose(self, *cases: Branch[D], default: Node[Any] | Literal[Terminal.END] | None = None) -> Chain[D]:
+    def choose(
+        self, *cases: Branch[D], default: Node[Any] | Chain[Any] | Literal[Terminal.END] | None = None
+    ) -> Chain[D]:
         """Take exactly one edge: the first case that holds, else the default.
 
         Args:
@@ -165,6 +169,8 @@ class Node(Generic[C_contra]):
         if not team:
             msg = f"{self!r}.delegates(): at least one callee is needed."
             raise UsageError(msg)
+        for callee in team:
+            checked_node(f"{self!r}.delegates: ", callee)
         if share not in ("pool", "equal") and not (isinstance(share, (int, float)) and 0 < share <= 1):
             msg = f"{self!r}.delegates(share={share!r}): 'pool', 'equal' or a part above 0 and at most 1."
             raise UsageError(msg)
@@ -187,6 +193,8 @@ class Node(Generic[C_contra]):
         if not to:
             msg = f"{self!r}.hands_off(): at least one target is needed."
             raise UsageError(msg)
+        for target in to:
+            checked_node(f"{self!r}.hands_off: ", target)
         return Chain((HandoffStatement(self, to, checked_bound(f"{self!r}.hands_off", max_hops)),), self, ())
 
     def on_error(
@@ -204,6 +212,7 @@ class Node(Generic[C_contra]):
         Raises:
             UsageError: if `catch` is no exception class.
         """
+        checked_node(f"{self!r}.on_error: ", to, end=True)
         kinds = catch if isinstance(catch, tuple) else (catch,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
             msg = f"{self!r}.on_error(catch={catch!r}): exception classes are needed."
@@ -212,7 +221,7 @@ class Node(Generic[C_contra]):
 
 
 def choose_from(
-    source: Node[Any] | Terminal, cases: Sequence[Branch[Any]], default: Node[Any] | Terminal | None
+    source: Node[Any] | Terminal, cases: Sequence[Branch[Any]], default: Node[Any] | Chain[Any] | Terminal | None
 ) -> Chain[Any]:
     """Make the chain of a choose.
 
@@ -222,8 +231,10 @@ def choose_from(
     if not cases or not all(isinstance(case, Branch) for case in cases):
         msg = f"{source!r}.choose{tuple(cases)!r}: one or more of when(...) and on(...) are needed."
         raise UsageError(msg)
-    statements: tuple[Any, ...] = (ChooseStatement(source, tuple(cases), default),)
-    for case in cases:
+    otherwise = None if default is None else as_branch(default)
+    target = None if otherwise is None else otherwise.target
+    statements: tuple[Any, ...] = (ChooseStatement(source, tuple(cases), target),)
+    for case in (*cases, *(() if otherwise is None else (otherwise,))):
         statements += case.chain.statements if case.chain is not None else ()
     return Chain(statements, source, ())
 
@@ -243,6 +254,9 @@ def map_from(
         UsageError: if the lane has no node, or the bound makes no sense.
     """
     bound = checked_bound(f"{source!r}.map", max_items, "max_items")
+    checked_sync(f"{source!r}.map", over=over)
+    checked_node(f"{source!r}.map(join=)", join)
+    checked_node(f"{source!r}.map: ", lane.head if isinstance(lane, Chain) else lane)
     inner = lane.statements if isinstance(lane, Chain) else ()
     head = lane.head if isinstance(lane, Chain) else lane
     if isinstance(head, Terminal):
@@ -263,7 +277,7 @@ class Start:
         """Begin with a node, or with several at once."""
         return connect(Terminal.START, other)
 
-    def choose(self, *cases: Branch[D], default: Node[Any] | None = None) -> Chain[D]:
+    def choose(self, *cases: Branch[D], default: Node[Any] | Chain[Any] | None = None) -> Chain[D]:
         """Begin with the first case that holds, else the default."""
         return choose_from(Terminal.START, cases, default)
 

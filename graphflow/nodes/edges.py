@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
@@ -275,6 +276,7 @@ def when(
     Raises:
         UsageError: if the target or the bound makes no sense.
     """
+    checked_sync("when", test=test)
     branch = as_branch(to)
     label = getattr(test, "__name__", type(test).__name__)
     return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain)
@@ -293,6 +295,30 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
     """
     branch = as_branch(to)
     return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value!r}", branch.chain)
+
+
+def checked_sync(where: str, **functions: object) -> None:
+    """Refuse async functions where the fold calls them.
+
+    Raises:
+        UsageError: naming the function that is a coroutine function.
+    """
+    for name, function in functions.items():
+        call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
+            msg = f"{where}({name}={function!r}): it is called where nothing can be awaited; write a plain function."
+            raise UsageError(msg)
+
+
+def checked_node(where: str, found: object, *, end: bool = False) -> None:
+    """Refuse what is no node.
+
+    Raises:
+        UsageError: if it is neither a node nor, where that is allowed, END.
+    """
+    if not hasattr(found, "delegates") and not (end and found is Terminal.END):
+        msg = f"{where}{found!r}: a node is needed{', or END' if end else ''}, not {type(found).__name__}."
+        raise UsageError(msg)
 
 
 def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: int = 0) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, cast
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.nodes.base import Node
+from graphflow.nodes.edges import checked_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,7 @@ class Join(Node[Context]):
         if not isinstance(policy, Policy) or losers not in ("finish", "cancel"):
             msg = f"Join({name!r}, {policy!r}, losers={losers!r}): a policy, and 'finish' or 'cancel', are needed."
             raise UsageError(msg)
+        checked_sync(f"Join({name!r}", reduce=reduce)
         put = object.__setattr__
         put(self, "policy", policy)
         put(self, "losers", losers)

@@ -43,7 +43,7 @@ class Calls(Frames):
             CallState(call, visit.station.delegates.get(call.to), needs[position])
             for position, call in enumerate(outcome.calls)
         )
-        visit.batch = batch
+        visit.batch, visit.undone, visit.needy = batch, 0, any(needs)
         for position in range(len(batch)):
             self._admit(visit, position)
         self.agenda.append(lambda: self._start_ready(visit, batch))
@@ -106,13 +106,15 @@ class Calls(Frames):
                 if _is_ready(s, batch) and s.edge is not None and s.edge.contract is not None
                 and s.edge.contract.share == "equal"
             ]  # fmt: skip
-            shares = {i: visit.token.frame.meter.share((n, len(equal))) for n, i in enumerate(equal)}
+            shares = dict(zip(equal, visit.token.frame.meter.shares(len(equal)), strict=True)) if equal else {}
             for position, state in enumerate(batch):
                 if _is_ready(state, batch):
                     again = True
                     self._start_call(visit, position, shares.get(position))
-        if visit.standing is Standing.SUSPENDED and visit.batch is batch and all(state.done for state in batch):
-            self._batch_done(visit)
+        if visit.standing is Standing.SUSPENDED and visit.batch is batch:
+            visit.undone = sum(not state.done for state in batch)
+            if not visit.undone:
+                self._batch_done(visit)
 
     def _start_call(self, visit: Visit, position: int, equal: Budget | None) -> None:
         state = visit.batch[position]
@@ -215,7 +217,15 @@ class Calls(Frames):
             if reason is not None:
                 self.troubles.append(reason)
         batch = visit.batch
-        self.agenda.append(lambda: self._start_ready(visit, batch))
+        visit.undone -= 1
+        if visit.undone <= 0 or visit.needy:  # else nothing can follow from one report
+            self.agenda.append(lambda: self._start_ready(visit, batch))
+
+    @staticmethod
+    def _is_ours(state: CallState) -> bool:
+        """Tell whether a call failed with a report of ours where its edge asks for the user's own."""
+        contract = state.edge.contract if state.edge is not None else None
+        return type(state.report) is Report and contract is not None and contract.report is not Report
 
     def _batch_done(self, visit: Visit) -> None:
         """Apply what the callees wrote, in call order, and enter the caller again with the reports."""
@@ -229,8 +239,9 @@ class Calls(Frames):
                 try:
                     part.append(Written(rules.validate({into: state.report}), visit.path))
                 except ContractError as error:
-                    self.attempt_failed(visit, self.trouble("contract", error, visit.path))
-                    return
+                    if not self._is_ours(state):  # a failure is always our Report: the inbox has it, the field cannot
+                        self.attempt_failed(visit, self.trouble("contract", error, visit.path))
+                        return
             parts.append(part)
         if any(parts):
             before = token.updates

@@ -308,7 +308,7 @@ def failure_of(error: BaseException, code: str = "failed", limit: float | None =
     lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__[:-2])
     try:
         text = str(error)
-    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
         text = f"(its text could not be made: {type(broken).__name__})"
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
 

@@ -72,6 +72,10 @@ class Failures(Core):
         else:
             self.close_frame(frame)
             owner.frame = None
+            self.agenda.append(lambda: self._nested_failed(owner, trouble))  # put off, so that depth costs no stack
+
+    def _nested_failed(self, owner: Visit, trouble: Trouble) -> None:
+        if owner.standing is Standing.NESTED and owner.closing is None:
             self.attempt_failed(owner, trouble)
 
     def no_route(self, frame: Frame, last: tuple[str, ...]) -> None:
@@ -104,10 +108,10 @@ class Failures(Core):
             token = frame.owner.token
         return False
 
-    def _frame_bound(self, frame: Frame, reason: Reason, *, overdue: bool = False) -> None:
+    def _frame_bound(self, frame: Frame, reason: Reason) -> None:
         if frame.closed or frame.closing is not None:
             return
-        can_escalate = not frame.is_node and not frame.escalated and not overdue
+        can_escalate = not frame.is_node and not frame.escalated
         if can_escalate and frame.tables.escalate is not None:
             self._empty(frame, lambda: self._escalate(frame, reason))
         else:
@@ -146,7 +150,7 @@ class Failures(Core):
         frame.deadline = None
         if not frame.closed and frame.closing is None:
             reason = self.refuse(frame.path, "seconds", seconds, f"more time for {frame.tables.graph.name!r}")
-            self._frame_bound(frame, reason, overdue=True)
+            self._frame_bound(frame, reason)
 
     def run_overdue(self) -> None:
         """End the run whose seconds are over; what ran can be entered again with more."""

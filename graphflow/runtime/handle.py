@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import deque
@@ -87,13 +88,14 @@ class Run(Generic[C]):
 
     async def _run_session(self, session: anyio.Event, fact: Fact) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
+        from graphflow.runtime.body import cancelled_classes
+
         try:
             await self._runner.session(fact)
-        except BaseException as error:
-            if isinstance(error, Exception):  # a bug of ours: bodies never raise here
-                self._runner.crash = self._runner.crash or error
-            else:
-                raise
+        except cancelled_classes():
+            raise  # the host itself is being cancelled, as when its loop ends
+        except BaseException as error:  # noqa: BLE001 - `result()` raises it, in the caller's task
+            self._runner.crash = self._runner.crash or error
         finally:
             session.set()
 
@@ -139,10 +141,11 @@ class Run(Generic[C]):
         reason = result.reason
         if result.status == "failed" and reason is not None:
             raised = self._runner.errors.get(parse_path(reason.path))
-            if raised is not None and f"{type(raised).__name__}" == reason.error_type:
-                note = f"raised by the node {reason.path!r} of the graph {self._graph.name!r} in run {self.run_id}"
-                if note not in getattr(raised, "__notes__", ()):
-                    raised.add_note(note)
+            if raised is not None and type(raised).__qualname__.rpartition(".")[2] == reason.error_type:
+                with contextlib.suppress(Exception):  # an exception's own add_note may do anything
+                    note = f"raised by the node {reason.path!r} of the graph {self._graph.name!r} in run {self.run_id}"
+                    if note not in getattr(raised, "__notes__", ()):
+                        raised.add_note(note)
                 raise raised
         return result
 

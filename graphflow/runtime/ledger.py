@@ -124,11 +124,16 @@ class Meter:
         self.parent.release(amounts_of(grant), pending=True)
         self.parent.spend(tuple(self.spent))
 
-    def share(self, part: float | tuple[int, int]) -> Budget:
-        """Return a part of what is free: a fraction of it, or the share `(index, parts)` of an equal split."""
-        free = Budget(**{name: self._least_free(dimension) for dimension, name in enumerate(ADDITIVE)})  # type: ignore[arg-type]  # by name
-        if isinstance(part, tuple):
-            return free.split(part[1])[part[0]]
+    def _free_budget(self) -> Budget:
+        return Budget(**{name: self._least_free(dimension) for dimension, name in enumerate(ADDITIVE)})  # type: ignore[arg-type]  # by name
+
+    def shares(self, parts: int) -> tuple[Budget, ...]:
+        """Return equal shares of what is free; they sum to it exactly."""
+        return self._free_budget().split(parts)
+
+    def share(self, part: float) -> Budget:
+        """Return a fraction of what is free."""
+        free = self._free_budget()
         fraction = Decimal(str(part))
         taken: dict[str, int | None] = {}
         for name in ADDITIVE[:-1]:

@@ -24,6 +24,7 @@ from graphflow.events import (
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.commands import Command
+from graphflow.runtime.core import failure_of
 
 
 class Recorder:
@@ -79,7 +80,7 @@ class Recorder:
                 entry, commands = made
                 try:
                     await journal.append(self.run_id, entry)
-                except Exception as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
+                except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
                     return
                 self._publish(entry)
@@ -87,9 +88,11 @@ class Recorder:
 
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is no journal to wait for."""
-        if self._recording:
-            self._soon.append(fact)  # a listener's doing: its turn comes when this record is done
-            return
+        self._soon.append(fact)  # what a listener does now has its turn when this record is done
+        while self._soon and not self._recording:
+            self._record_one(self._soon.popleft())
+
+    def _record_one(self, fact: Fact) -> None:
         made = self._advance(fact)
         if made is not None:
             entry, commands = made
@@ -99,8 +102,6 @@ class Recorder:
                 self._recording = False
             if commands:
                 self._carry_out(commands)
-        if self._soon:
-            self.record_now(self._soon.popleft())
 
     def record_soon(self, fact: Fact) -> None:
         """Record from where nothing can be awaited."""
@@ -138,6 +139,9 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a bug of ours ends the run, and is raised
             self._crashed(error if isinstance(error, InternalError) else _internal(error))
             return None
+        except BaseException as error:  # noqa: BLE001 - out of a user's function; it passes unchanged
+            self._crashed(error)
+            return None
         entry = Record(self.seq, at, fact, tuple(decisions))
         self.seq += 1 + len(decisions)
         return entry, commands
@@ -158,18 +162,19 @@ class Recorder:
             return False
         try:
             listener(event)
-        except Exception as error:  # noqa: BLE001 - a listener cannot break a run
-            del self._listeners[number]
-            self._listener_failed(listener, error, event.at)
-            return False
         except (KeyboardInterrupt, SystemExit) as error:
             self._crashed(error)
             return False
+        except BaseException as error:  # noqa: BLE001 - a listener cannot break a run
+            del self._listeners[number]
+            self._listener_failed(listener, error, event.at)
+            return False
         return True
 
-    def _listener_failed(self, listener: Listener, error: Exception, at: float) -> None:
+    def _listener_failed(self, listener: Listener, error: BaseException, at: float) -> None:
         name = getattr(listener, "__qualname__", type(listener).__qualname__)
-        event = Event(self.run_id, self.seq, at, ListenerFailed(name, f"{type(error).__name__}: {error}"))
+        text = f"{type(error).__name__}: {failure_of(error).text}"
+        event = Event(self.run_id, self.seq, at, ListenerFailed(name, text))
         if self.records is not None:
             self.records.append(event)
             self._tell()

@@ -8,6 +8,8 @@ over. Bodies return facts and never raise into a group, so that no ExceptionGrou
 from __future__ import annotations
 
 import inspect
+import math
+import sys
 import threading
 import time
 from collections import deque
@@ -21,7 +23,7 @@ import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from graphflow.errors import BoundHit, InternalError, UsageError
+from graphflow.errors import BoundHit, InternalError, StrayCancellation, UsageError
 from graphflow.events import (
     Before,
     CancelRequested,
@@ -53,6 +55,10 @@ from graphflow.runtime.commands import (
 )
 from graphflow.runtime.core import failure_of, left_now
 from graphflow.runtime.timekeeper import Timekeeper
+from graphflow.runtime.visits import BOUNDS
+
+THREADS = 40
+"""How many sync bodies of one run may hold a thread at once, besides those that have a timeout."""
 
 TURNS = 64
 """How many bodies that never wait run before the loop gets a turn."""
@@ -117,6 +123,8 @@ class Runner(Timekeeper):
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
         self._host_task: Any = None  # asyncio's
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self._unlimited = anyio.CapacityLimiter(math.inf)
 
     # --- sessions ---
 
@@ -178,7 +186,9 @@ class Runner(Timekeeper):
     def _crashed(self, error: BaseException) -> None:
         """Stop everything at once, without a further record."""
         if self.crash is None:
-            self.crash = error
+            stray = isinstance(error, (*cancelled_classes(), GeneratorExit))
+            text = f"{type(error).__name__} was raised outside of a body, but nobody had cancelled the run."
+            self.crash = StrayCancellation(text) if stray else error
         self._finish()
         root = self._groups[0]
         if root.tasks is not None:
@@ -271,9 +281,14 @@ class Runner(Timekeeper):
     async def _work(self, group: Group) -> None:
         """Take what is ready, one after the other, until nothing is; the caller has counted this taker."""
         done = False
-        while not done:
-            with anyio.CancelScope() as scope:
-                done = await self._take(group, scope)
+        try:
+            while not done:
+                with anyio.CancelScope() as scope:
+                    done = await self._take(group, scope)
+        except cancelled_classes():
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever escapes here ends the run, and is raised there
+            self._crashed(error)
 
     async def _take(self, group: Group, scope: anyio.CancelScope) -> bool:
         """Take until nothing is ready (True), or until this worker's scope has been used up (False)."""
@@ -307,11 +322,10 @@ class Runner(Timekeeper):
             await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
             self.awake(-1)
             return
+        self.errors.pop(path, None)  # of an attempt that was retried
         body = self._bodies[path] = Body(self, command, scope)
-        outcome: Any = None
-        failure = None
+        outcome, failure, waited = None, None, False
         cancelled: BaseException | None = None
-        waited = False
         try:
             if command.node.is_async:
                 over, item, around, coroutine = self._first_stretch(body, command)
@@ -389,8 +403,19 @@ class Runner(Timekeeper):
         node = command.node
         body.thread = True
         around = self._context.copy()
+        sniffio = sys.modules.get("sniffio")
+        if sniffio is not None:  # a worker thread runs no loop: a body may start one of its own there
+            around.run(sniffio.current_async_library_cvar.set, None)
         args = (command.state, body) if node.wants_step else (command.state,)
-        return await anyio.to_thread.run_sync(lambda: around.run(node.fn, *args), abandon_on_cancel=True)
+        # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
+        limiter = self._unlimited if node.timeout is not None else self._threads
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: around.run(node.fn, *args), abandon_on_cancel=True, limiter=limiter
+            )
+        except cancelled_classes():
+            self._threads.total_tokens += limiter is self._threads  # its thread may go on for ever, and hold its place
+            raise
 
     async def _warn(self, body: Body, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""
@@ -437,12 +462,14 @@ class Runner(Timekeeper):
             except Exception as error:  # noqa: BLE001 - whatever a hook raises is a fact
                 self.errors[command.path] = error
                 failure = failure_of(error)
-            except (KeyboardInterrupt, SystemExit) as error:
+            except BaseException as error:
+                if isinstance(error, cancelled_classes()) and (scope.cancel_called or self.crash is not None):
+                    raise
                 self._crashed(error)
             finally:
                 self._asking.discard(scope)
         group.takers += 1
-        if not scope.cancelled_caught:
+        if not scope.cancelled_caught and self.crash is None:
             await self.record(HookAnswered(command.path, skip, failure))
         self.awake(-1)
 
@@ -459,7 +486,9 @@ async def _awaited(awaitable: Awaitable[Any]) -> Any:
 
 
 def _bound_of(error: Exception) -> tuple[str, float | None]:
-    if isinstance(error, BoundHit):
-        limit = error.limit
-        return error.bound, None if limit is None else float(str(limit))
-    return "failed", None
+    if not isinstance(error, BoundHit) or error.bound not in BOUNDS:
+        return "failed", None
+    try:
+        return error.bound, None if error.limit is None else float(str(error.limit))
+    except ValueError:  # raised by a node of its own accord, with what is no number
+        return error.bound, None

@@ -200,6 +200,8 @@ class Visit:
     timed_out: bool = False
     closing: Closing | None = None
     batch: tuple[CallState, ...] = ()
+    undone: int = 0  # how many calls of the batch have not reported
+    needy: bool = False  # whether some call of the batch needs another
     frame: Frame | None = None
     inner_visits: dict[Any, int] | None = None  # kept over a nested graph's attempts, so that paths stay unique
     called: dict[tuple[int, int], dict[Any, int]] | None = None  # the same for its calls, by turn and position

@@ -236,7 +236,7 @@ class Visits(Attempts):
             self._finish(visit, NOTHING, None)
         elif kind is Update:
             self._finish(visit, NOTHING, outcome)
-        elif kind is Handoff and (found := mutable_value(outcome.note)) is not None:
+        elif kind is Handoff and (found := _changeable(outcome.note)) is not None:
             self.attempt_failed(visit, self._not_frozen(visit, "note", found))
         elif kind is Delegate or kind is Handoff or kind is Pause:
             changed = self._updated(visit, outcome.update, NOTHING)
@@ -298,10 +298,10 @@ class Visits(Attempts):
     def _finish(self, visit: Visit, output: Any, update: Update | None) -> None:
         """End a visit well, if its update, its report and its next edge allow."""
         token = visit.token
-        if output is not NOTHING and (found := mutable_value(output)) is not None:
+        if output is not NOTHING and (found := _changeable(output)) is not None:
             self.attempt_failed(visit, self._not_frozen(visit, "output", found))
             return
-        if type(output) is Report and output.status == "failed":
+        if isinstance(output, Report) and output.status == "failed":
             text = output.reason.text if output.reason is not None else "no reason given"
             error = ReportedFailure(f"{path_text(visit.path)!r} reported a failure: {text}")
             self.attempt_failed(visit, self.trouble("reported", error, visit.path))
@@ -428,3 +428,11 @@ class Visits(Attempts):
         self._commit(token, context, written)
         self.end_visit(visit, "completed")
         self.take(token, edge, (Message(visit.station.name, outcome.note),))
+
+
+def _changeable(value: Any) -> tuple[str, str, str] | None:
+    """Find what could be changed in a value, or why that cannot be told."""
+    try:
+        return mutable_value(value)
+    except Exception as error:  # noqa: BLE001 - a user's class may do anything when it is looked at
+        return "the value itself", f"it cannot be looked through ({type(error).__name__})", "plain frozen values"
