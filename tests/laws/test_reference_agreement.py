@@ -134,7 +134,7 @@ def _end(driver: Driver) -> reference.End:
     assert status == "failed"
     assert reason is not None
     if reason.code == "no_route":
-        last = reason.text.partition("no edge held after ")[2].partition(". Add")[0]
+        last = reason.text.partition("the last nodes were ")[2].partition(". After")[0]
         return reference.End("no_route", tuple(re.findall(r"'([^']*)'", last)))
     where = (parse_path(reason.path)[-1].name,)
     if reason.code == "conflict":
