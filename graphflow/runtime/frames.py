@@ -109,7 +109,11 @@ class Frames(Core):
     def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
         """Return the context that a nested graph starts with, and whether its updates flow out."""
         if graph.enter is not None:
-            return graph.enter(self.state(visit.token, visit.inbox, visit.path)), False
+            entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
+            if not isinstance(entered, graph.context):
+                msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
+                raise ContractError(msg)
+            return entered, False
         if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
             return visit.token.context, True
         return fresh_context(graph.context, visit.inbox), False

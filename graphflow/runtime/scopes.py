@@ -64,7 +64,7 @@ class Scopes(Walk):
         """Open a scope with a lane for each item."""
         name = path[-1].name if path else "START"
         if out.max_items is not None and len(items) > out.max_items:
-            self._refused(token, "max_items", out.max_items, f"a map of {name!r} over {len(items)} items")
+            self._refused(token, "max_items", out.max_items, f"a map of {name!r} over more than {out.max_items} items")
             return
         scope = self._open_scope(token, out, len(items), len(items), path)
         frame, at, base, lanes = token.frame, token.at, token.context, token.lanes

@@ -8,6 +8,7 @@ each waiting place makes an arrival cost the same however many branches there ar
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -81,7 +82,8 @@ class Walk(Core):
             case ForkOut():
                 return tuple(edge for edge in out.edges if edge.test is None or edge.test(state))
             case MapOut():
-                return _frozen_items(tuple(out.over(state)))
+                most = None if out.max_items is None else out.max_items + 1  # one more shows that the bound is hit
+                return _frozen_items(tuple(itertools.islice(out.over(state), most)))
             case NextOut():
                 return out.edge
 
