@@ -536,6 +536,7 @@ def test_very_many_problems_are_counted() -> None:
         pytest.param(lambda: fn("x", max_turns=1, into="reports"), "≤ 1 turn · into reports", id="turns"),
         pytest.param(lambda: fn("x", gate=True, irreversible=True), "gate · irreversible", id="gate"),
         pytest.param(lambda: fn("x", costs=Budget(model_calls=2)), "costs ≤ 2 model calls", id="costs"),
+        pytest.param(lambda: fn("x", costs=Budget(model_calls=0)), "costs nothing", id="costs nothing"),
         pytest.param(lambda: Human("x", "Sure?"), "human", id="human"),
         pytest.param(lambda: Join("x"), "join", id="join"),
         pytest.param(lambda: Join("x", STRICT), "join · waits for every declared branch", id="strict"),

@@ -68,7 +68,8 @@ def _bounds(node: Node[Any]) -> list[str]:
     words += _at_most(turns, "turn") + _at_most(calls, "tool call") + _at_most(node.max_visits, "visit")
     if node.timeout is not None:
         words.append(f"≤ {node.timeout:g} s")
-    words += [f"costs ≤ {amount}" for amount in budget_words(costs)]
+    amounts = [amount for amount in budget_words(costs) if not amount.startswith("0 ")]
+    words += [f"costs ≤ {amount}" for amount in amounts] if amounts or costs is None else ["costs nothing"]
     return words
 
 
