@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import ConfigDict
+from pydantic import ConfigDict, field_validator
 
 from graphflow import (
     END,
@@ -151,6 +151,33 @@ def test_an_update_stands_in_the_fields_that_were_set() -> None:
     result = run_sync(graph(START >> sets >> END), Case())
 
     assert result.context.model_dump(exclude_unset=True) == {"n": 1}
+
+
+def test_a_field_validator_holds_for_updates_too() -> None:
+    """What a context's own validator refuses at the start, it refuses in an update, and the producer is blamed."""
+
+    class Positive(Context):
+        n: int = 1
+
+        @field_validator("n")
+        @classmethod
+        def positive(cls, value: int) -> int:
+            if value < 1:
+                msg = "it must be positive"
+                raise ValueError(msg)
+            return value
+
+    @node
+    async def sets(state: State[Positive]) -> Update:
+        return Update(n=-1)
+
+    made = Graph("graph", START >> sets >> END, context=Positive, budget=Budget(node_runs=1))
+
+    result = run_sync(made, Positive())
+
+    assert (result.status, result.context.n) == ("failed", 1)
+    assert result.reason is not None
+    assert "it must be positive" in result.reason.text
 
 
 async def test_an_error_without_a_text_is_raised_as_any_other() -> None:

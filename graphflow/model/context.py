@@ -8,6 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, cast
 
+import pydantic
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
@@ -221,11 +222,22 @@ def _field_rule(context: type[Context], name: str) -> FieldRule:
         kind = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else Any
     elif reducer is not None and reducer not in (extend, add, union):
         kind = _second_annotation(reducer, kind)
-    elif others:
-        kind = typing.Annotated[(kind, *others)]
+    else:
+        own = _own_validators(context, name) if reducer is None else []  # with one, a delta is no value of the field
+        kind = typing.Annotated[(kind, *others, *own)] if others or own else kind
     validator = TypeAdapter(kind).validator
     assert isinstance(validator, SchemaValidator) or hasattr(validator, "validate_python")  # noqa: S101 - for the checker
     return FieldRule(name, validator.validate_python, reducer)
+
+
+def _own_validators(context: type[Context], name: str) -> list[Any]:
+    """Return the `@field_validator` functions of a field, as annotations; they hold for its updates too."""
+    kinds: dict[str, Any] = {
+        "before": pydantic.BeforeValidator, "after": pydantic.AfterValidator,
+        "plain": pydantic.PlainValidator, "wrap": pydantic.WrapValidator,
+    }  # fmt: skip
+    found = context.__pydantic_decorators__.field_validators.values()
+    return [kinds[one.info.mode](one.func) for one in found if name in one.info.fields or "*" in one.info.fields]
 
 
 def _second_annotation(reducer: Reducer, kind: Any) -> Any:
