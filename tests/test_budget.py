@@ -131,11 +131,11 @@ def test_budget_shows_what_it_bounds() -> None:
 
 
 def balanced(meter: Meter) -> bool:
-    """Whether granted == spent + reserved + free, and nothing that can come back is more than what is reserved."""
+    """Whether granted == spent + reserved + free, and nothing is reserved that nobody holds."""
     return all(
         granted is None or granted == meter.spent[dimension] + meter.reserved[dimension] + (meter.free(dimension) or 0)
         for dimension, granted in enumerate(meter.granted)
-    ) and all(0 <= pending <= held for pending, held in zip(meter.pending, meter.reserved, strict=True))
+    ) and all(held >= 0 for held in meter.reserved)
 
 
 @given(budgets, budgets, st.lists(st.tuples(st.integers(0, 3), amounts), max_size=20))
@@ -149,9 +149,9 @@ def test_meter_grants_only_what_every_meter_above_can(
 
     for action, wanted in asked:
         if action == 0 and held:
-            meter.release(held.pop(), pending=True)
+            meter.release(held.pop())
         elif meter.refusing(wanted) is None and action == 1:
-            meter.reserve(wanted, pending=True)
+            meter.reserve(wanted)
             held.append(wanted)
         elif meter.refusing(wanted) is None:
             meter.spend(wanted)

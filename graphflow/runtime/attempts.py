@@ -61,7 +61,6 @@ class Attempts(Core):
 
     def _retry(self, visit: Visit, reason: Reason) -> None:
         visit.attempt += 1
-        visit.effects = 0
         visit.timed_out = False
         visit.used = None
         self.decisions.append(NodeRetried(visit.path, visit.attempt, reason))

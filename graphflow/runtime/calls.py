@@ -14,8 +14,8 @@ from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Delegate
 from graphflow.model.state import Message
 from graphflow.runtime.commands import SetTimer
-from graphflow.runtime.frames import ONE_RUN, Frames
-from graphflow.runtime.ledger import RUNS, Meter
+from graphflow.runtime.frames import Frames
+from graphflow.runtime.ledger import ONE_RUN, RUNS, Meter
 from graphflow.runtime.tables import CallState, Frame, Standing, Token, Visit, Written
 from graphflow.runtime.visits import BOUNDS
 

@@ -236,10 +236,9 @@ class Clockwork(Core):
         counts, reserved = _parted(wanted)
         meter.spend(counts)
         if any(reserved):
-            meter.reserve(reserved, pending=True)
+            meter.reserve(reserved)
         self._attribute(visit, counts)
         visit.flying[fact.key] = reserved
-        visit.effects += 1
         self.decisions.append(EffectStarted(visit.path, visit.turn, fact.key, fact.name, fact.cost))
         self._with_slot(visit, GoOn(visit.path, fact.key))
         return True
@@ -280,7 +279,7 @@ class Clockwork(Core):
         reserved: Amounts = visit.flying.pop(key)
         meter = visit.token.frame.meter
         if any(reserved):
-            meter.release(reserved, pending=True)
+            meter.release(reserved)
         used = reserved if usage is None else (0, 0, 0, 0, *amounts_of(usage)[TOKENS:])
         if any(used):
             meter.spend(used)

@@ -11,7 +11,7 @@ from graphflow.model.ids import names, parse_path, path_text
 from graphflow.model.state import Message
 from graphflow.runtime.commands import CancelBody, EndRun
 from graphflow.runtime.core import Core
-from graphflow.runtime.ledger import RETRIES, RUNS, Amount
+from graphflow.runtime.ledger import ONE_RUN, RETRIES, RUNS, Amount
 from graphflow.runtime.tables import Closing, Frame, Scope, Standing, Token, Trouble, Visit
 
 
@@ -125,7 +125,7 @@ class Failures(Core):
         frame.closing = None
         if frame.set_aside:
             frame.set_aside = False
-            frame.meter.release((1, 0, 0, 0, 0, 0), pending=False)
+            frame.meter.release(ONE_RUN)
         token.visit = token.inner = None
         at = token.at if isinstance(token.at, str) else frame.tables.graph.name
         self.move(token, edge, (Message(at, Report.failed(reason)),))
@@ -337,7 +337,7 @@ class Failures(Core):
         if root is not None and not root.closed:
             if root.set_aside:
                 root.set_aside = False
-                root.meter.release((1, 0, 0, 0, 0, 0), pending=False)
+                root.meter.release(ONE_RUN)
             if status != "exhausted":
                 root.closed = True
         self.ended = RunEnded(status, reason)

@@ -19,11 +19,8 @@ from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
 from graphflow.runtime.commands import SetTimer
 from graphflow.runtime.core import Core
-from graphflow.runtime.ledger import Meter
+from graphflow.runtime.ledger import ONE_RUN, Meter
 from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, Token, Visit, Written, alive
-
-ONE_RUN = (1, 0, 0, 0, 0, 0)
-"""What one node run costs, as amounts."""
 
 
 class Frames(Core):
@@ -51,7 +48,7 @@ class Frames(Core):
     def _set_aside(self, frame: Frame) -> None:
         """Reserve the one node run of an escalation, if the account has it."""
         if frame.tables.graph.escalate is not None and frame.meter.refusing(ONE_RUN) is None:
-            frame.meter.reserve(ONE_RUN, pending=False)
+            frame.meter.reserve(ONE_RUN)
             frame.set_aside = True
 
     def _graph_frame(self, visit: Visit, graph: Graph[Any], path: Path, meter: Meter, *, delegated: bool) -> Frame:
@@ -201,7 +198,7 @@ class Frames(Core):
             self.timed_frames.remove(frame)
         if frame.set_aside:
             frame.set_aside = False
-            frame.meter.release(ONE_RUN, pending=False)
+            frame.meter.release(ONE_RUN)
         path = frame.opened or frame.path
         if frame.grant is not None:
             frame.meter.close_split(frame.grant)

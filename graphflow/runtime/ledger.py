@@ -39,10 +39,9 @@ class Meter:
         granted: the bound of each dimension, None for no bound.
         spent: what was used.
         reserved: what may still be used by what was promised.
-        pending: the part of `reserved` that effects in flight and split children hold: it can come back.
     """
 
-    __slots__ = ("bounded", "granted", "parent", "path", "pending", "reserved", "spent", "split")
+    __slots__ = ("bounded", "granted", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
@@ -51,7 +50,6 @@ class Meter:
         self.bounded = any(amount is not None for amount in self.granted)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
-        self.pending = list(_ZERO)
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -101,27 +99,25 @@ class Meter:
             for dimension, amount in enumerate(amounts):
                 meter.spent[dimension] += amount
 
-    def reserve(self, amounts: Amounts, *, pending: bool) -> None:
-        """Promise amounts; pending ones can come back while others wait for them."""
+    def reserve(self, amounts: Amounts) -> None:
+        """Promise amounts."""
         for meter in self.chain():
             for dimension, amount in enumerate(amounts):
                 meter.reserved[dimension] += amount
-                if pending:
-                    meter.pending[dimension] += amount
 
-    def release(self, amounts: Amounts, *, pending: bool) -> None:
+    def release(self, amounts: Amounts) -> None:
         """Take a promise back."""
-        self.reserve(tuple(-amount for amount in amounts), pending=pending)
+        self.reserve(tuple(-amount for amount in amounts))
 
     def open_split(self, path: Path, grant: Budget) -> Meter:
         """Split an account off for a child; its grant stands here as reserved until `close_split`."""
-        self.reserve(amounts_of(grant), pending=True)
+        self.reserve(amounts_of(grant))
         return Meter(path, grant, self, split=True)
 
     def close_split(self, grant: Budget) -> None:
         """Settle this split account with its parent: what it spent is spent there, the rest is free again."""
         assert self.parent is not None  # noqa: S101 - split accounts have a parent by construction
-        self.parent.release(amounts_of(grant), pending=True)
+        self.parent.release(amounts_of(grant))
         self.parent.spend(tuple(self.spent))
 
     def _free_budget(self) -> Budget:

@@ -211,7 +211,6 @@ class Visit:
     question: str = ""
     asked: str = ""
     schema: Any = None
-    effects: int = 0
     flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
 

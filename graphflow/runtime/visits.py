@@ -45,8 +45,6 @@ BOUNDS = frozenset(
 )  # fmt: skip
 """The reason codes that are bounds."""
 
-_ONE_RUN = (1, 0, 0, 0, 0, 0)
-
 
 class Visits(Attempts):
     """What happens to one entry of a node."""
@@ -367,7 +365,6 @@ class Visits(Attempts):
         """Begin the next turn of a suspended visit."""
         visit.turn += 1
         visit.inbox = inbox
-        visit.effects = 0
         visit.timed_out = False
         self.decisions.append(NodeReentered(visit.path, visit.turn))
         self.request_slot(visit)
