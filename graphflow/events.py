@@ -280,6 +280,10 @@ class EffectStarted:
     reserved: Budget | None
 
 
+TimerPurpose = Literal["sleep", "timeout", "call_timeout", "quorum", "deadline"]
+"""What a timer is for."""
+
+
 @record
 class TimerSet:
     """The clock is asked to tell when `at` is reached."""
@@ -287,7 +291,7 @@ class TimerSet:
     timer: int
     at: float
     path: Path
-    purpose: Literal["sleep", "timeout", "call_timeout", "quorum", "deadline"]
+    purpose: TimerPurpose
 
 
 @record

@@ -189,15 +189,6 @@ class Compiled:
             if station.out is not None:
                 yield name, station.out
 
-    def multigraph(self) -> nx.MultiDiGraph[Any]:
-        """Return the flow as a networkx graph; nodes are names and the two `Terminal` values."""
-        import networkx as nx
-
-        made: nx.MultiDiGraph[Any] = nx.MultiDiGraph()
-        made.add_nodes_from([Terminal.START, Terminal.END, *self.stations])
-        made.add_edges_from((edge.source, edge.target, {"edge": edge}) for edge in self.flow())
-        return made
-
 
 def out_edges(out: Out | None) -> tuple[Edge, ...]:
     """Return the edges of a next statement."""

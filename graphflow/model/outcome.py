@@ -196,6 +196,3 @@ def _check_update(outcome: str, update: object) -> None:
     if update is not None and not isinstance(update, Update):
         msg = f"{outcome}(update={update!r}): write update=Update(field=value, ...)."
         raise UsageError(msg)
-
-
-Outcome = Done | Handoff | Delegate | Pause

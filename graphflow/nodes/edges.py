@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ca
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
-from graphflow.model.contract import Brief, Report
+from graphflow.model.contract import Brief
 from graphflow.model.state import State
 
 if TYPE_CHECKING:
@@ -331,7 +331,3 @@ def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: 
         msg = f"{where}({name}={bound!r}): a whole number of at least {least} is needed, or None for no bound."
         raise UsageError(msg)
     return bound
-
-
-DEFAULT_BRIEF: type[Brief] = Brief
-DEFAULT_REPORT: type[BaseModel] = Report

@@ -23,14 +23,13 @@ from graphflow.events import (
     RunStarted,
     SleepRequested,
     TimerFired,
-    TimerSet,
     Warned,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
 from graphflow.runtime.calls import Calls
 from graphflow.runtime.clockwork import Clockwork
-from graphflow.runtime.commands import Command, EndRun, SetTimer
+from graphflow.runtime.commands import Command, EndRun
 from graphflow.runtime.failures import Failures
 from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
@@ -110,9 +109,7 @@ class Fold(Visits, Scopes, Calls, Failures, Clockwork):
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         if fact.budget.seconds is not None:
-            timer = self.set_timer(self.run_overdue)
-            self.decisions.append(TimerSet(timer, fact.budget.seconds, (), "deadline"))
-            self.commands.append(SetTimer(timer, fact.budget.seconds))
+            self.set_timer(fact.budget.seconds, (), "deadline", self.run_overdue)
         self.open_root(self.graph, fact.context, fact.budget)
 
     def _settle(self) -> None:

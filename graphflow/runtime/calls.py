@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphflow.errors import ContractError, InvalidDelegate, UnknownTarget
-from graphflow.events import EdgeTaken, FrameOpened, Granted, TimerSet
+from graphflow.events import EdgeTaken, FrameOpened, Granted
 from graphflow.graphs.compiled import Edge
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
@@ -13,7 +13,6 @@ from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Delegate
 from graphflow.model.state import Message
-from graphflow.runtime.commands import SetTimer
 from graphflow.runtime.frames import Frames
 from graphflow.runtime.ledger import ONE_RUN, RUNS, Meter
 from graphflow.runtime.tables import CallState, Frame, Standing, Token, Visit, Written
@@ -199,11 +198,9 @@ class Calls(Frames):
         if limit is None:
             return
         frame.limit, frame.due = limit, self.at + limit
-        frame.timer = self.set_timer(lambda: self.call_overdue(frame))
+        frame.timer = self.set_timer(frame.due, path, "call_timeout", lambda: self.call_overdue(frame))
         self.busy += 1
         self.timed_frames.append(frame)
-        self.decisions.append(TimerSet(frame.timer, frame.due, path, "call_timeout"))
-        self.commands.append(SetTimer(frame.timer, frame.due))
 
     def call_done(self, visit: Visit, position: int, report: Any, *, counts: bool = True) -> None:
         """Note a call's report; start what waited for it, or enter the caller again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 from graphflow.events import (
     EffectFinished,
@@ -13,13 +13,12 @@ from graphflow.events import (
     SleepRequested,
     Spent,
     TimerFired,
-    TimerSet,
 )
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code
-from graphflow.model.ids import Path, names
+from graphflow.model.ids import names
 from graphflow.nodes.function import FunctionNode
-from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, SetTimer, StartBody
+from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, StartBody
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import ONE_RUN, TOKENS, USD, Amount, Amounts, Meter, amounts_of
 from graphflow.runtime.tables import Frame, Standing, Visit, Waiting
@@ -71,7 +70,7 @@ class Clockwork(Core):
         assert isinstance(node, FunctionNode)  # noqa: S101 - only they have bodies
         if node.timeout is not None:
             visit.deadline = self.at + node.timeout
-            visit.timer = self._timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
+            visit.timer = self.set_timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
         token = visit.token
         state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
@@ -90,12 +89,6 @@ class Clockwork(Core):
                 self._give_slot(waiting)
 
     # --- timers ---
-
-    def _timer(self, at: float, path: Path, purpose: Any, fire: Callable[[], None]) -> int:
-        timer = self.set_timer(fire)
-        self.decisions.append(TimerSet(timer, at, path, purpose))
-        self.commands.append(SetTimer(timer, at, purpose != "sleep"))
-        return timer
 
     def drop_timer(self, timer: int | None) -> None:
         """Forget a timer."""
@@ -125,7 +118,7 @@ class Clockwork(Core):
             naps.pop(fact.key, None)
             self._with_slot(visit, GoOn(visit.path, fact.key))
 
-        naps[fact.key] = self._timer(self.at + fact.seconds, visit.path, "sleep", over)
+        naps[fact.key] = self.set_timer(self.at + fact.seconds, visit.path, "sleep", over)
         self._rest(visit)
 
     def drop_naps(self, visit: Visit) -> None:
@@ -159,7 +152,7 @@ class Clockwork(Core):
                 frame.due = self.at + frame.left
                 frame.left = None
                 overdue = functools.partial(self.call_overdue, frame)
-                frame.timer = self._timer(frame.due, frame.path, "call_timeout", overdue)
+                frame.timer = self.set_timer(frame.due, frame.path, "call_timeout", overdue)
                 self.busy += 1
 
     def _is_active(self, frame: Frame) -> bool:

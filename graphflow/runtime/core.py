@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from graphflow.errors import InternalError
-from graphflow.events import Decision, Failure, Refused
+from graphflow.events import Decision, Failure, Refused, TimerPurpose, TimerSet
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Left, State
-from graphflow.runtime.commands import Command
+from graphflow.runtime.commands import Command, SetTimer
 from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
     Closing,
@@ -99,11 +99,13 @@ class Core:
             (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
         )  # fmt: skip
 
-    def set_timer(self, fire: Callable[[], None]) -> int:
-        """Have something done by a timer; the caller adds the decision and the command that say when."""
+    def set_timer(self, at: float, path: Path, purpose: TimerPurpose, fire: Callable[[], None]) -> int:
+        """Have something done at a time, in active seconds; return the timer's number."""
         timer = self.next_timer
         self.next_timer += 1
         self.timers[timer] = fire
+        self.decisions.append(TimerSet(timer, at, path, purpose))
+        self.commands.append(SetTimer(timer, at, purpose != "sleep"))
         return timer
 
     # --- calls between the parts ---

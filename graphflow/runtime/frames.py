@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphflow.errors import ContractError
-from graphflow.events import FrameClosed, FrameOpened, Granted, TimerSet
+from graphflow.events import FrameClosed, FrameOpened, Granted
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, rules_of
@@ -17,7 +17,6 @@ from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
-from graphflow.runtime.commands import SetTimer
 from graphflow.runtime.core import Core
 from graphflow.runtime.ledger import ONE_RUN, Meter
 from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, Token, Visit, Written, alive
@@ -73,10 +72,9 @@ class Frames(Core):
         if graph.budget is None or graph.budget.seconds is None:
             return
         seconds = graph.budget.seconds
-        timer = self.set_timer(lambda: self.frame_overdue(frame, seconds))
-        frame.deadline = timer
-        self.decisions.append(TimerSet(timer, self.at + seconds, frame.path, "deadline"))
-        self.commands.append(SetTimer(timer, self.at + seconds))
+        frame.deadline = self.set_timer(
+            self.at + seconds, frame.path, "deadline", lambda: self.frame_overdue(frame, seconds)
+        )
 
     def open_nested(self, visit: Visit) -> None:
         """Open the frame of a graph that a token entered by next, map, handoff or error edge."""

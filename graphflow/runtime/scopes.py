@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from graphflow.errors import JoinUnmet
-from graphflow.events import NodeSkipped, ScopeClosed, ScopeOpened, TimerSet
+from graphflow.events import NodeSkipped, ScopeClosed, ScopeOpened
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment
 from graphflow.model.state import Message
-from graphflow.runtime.commands import CloseGroup, OpenGroup, SetTimer
+from graphflow.runtime.commands import CloseGroup, OpenGroup
 from graphflow.runtime.core import group_of, impossible
 from graphflow.runtime.tables import Closing, Counters, Domain, Frame, Inbox, Scope, Token
 from graphflow.runtime.walk import Walk
@@ -25,8 +25,9 @@ class Scopes(Walk):
 
     def fork(self, token: Token, out: ForkOut, taken: tuple[Edge, ...], inbox: Inbox, path: Path) -> None:
         """Open a scope with a branch for each edge that was taken; the others are skipped."""
+        chosen = set(taken)  # a fork may have ten thousand branches
         for edge in out.edges:
-            if edge not in taken:
+            if edge not in chosen:
                 reason = Reason(code="not_taken", text=f"the condition {edge.label!r} did not hold")
                 self.decisions.append(NodeSkipped((*token.frame.path, Segment(str(edge.name.target))), reason))
         scope = self._open_scope(token, out, len(taken), len(out.edges), path)
@@ -35,7 +36,7 @@ class Scopes(Walk):
         branches = [
             Token(token.frame, scope, domain, counters, lanes, index, token.at, base, [])
             for index, edge in enumerate(out.edges)
-            if edge in taken
+            if edge in chosen
         ]
         scope.live = {branch.branch: branch for branch in branches}
         if domain.region.waits:
@@ -96,11 +97,8 @@ class Scopes(Walk):
         self.commands.append(OpenGroup(number, group_of(token)))
         within = out.policy.within
         if within is not None:
-            timer = self.set_timer(lambda: self._too_late(scope))
-            scope.timer = timer
+            scope.timer = self.set_timer(self.at + within, path, "quorum", lambda: self._too_late(scope))
             self.busy += 1
-            self.decisions.append(TimerSet(timer, self.at + within, path, "quorum"))
-            self.commands.append(SetTimer(timer, self.at + within))
         return scope
 
     def _too_late(self, scope: Scope) -> None:

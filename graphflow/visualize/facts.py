@@ -7,9 +7,9 @@ from typing import Any, Final
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.contract import Report
+from graphflow.model.contract import Brief, Report
 from graphflow.nodes.base import Node
-from graphflow.nodes.edges import DEFAULT_BRIEF, DelegateStatement
+from graphflow.nodes.edges import DelegateStatement
 from graphflow.nodes.human import Human
 from graphflow.nodes.join import Join
 from graphflow.visualize.text import count, shown
@@ -106,7 +106,7 @@ def collected_at(edge: Edge, out: Out | None) -> Key | None:
 
 def _contract(declared: DelegateStatement) -> list[str]:
     words: list[str] = []
-    if declared.brief is not DEFAULT_BRIEF:
+    if declared.brief is not Brief:
         words.append(f"asks {shown(declared.brief.__name__, NAME)}")
     if declared.report is not Report:
         words.append(f"gets {shown(declared.report.__name__, NAME)}")
