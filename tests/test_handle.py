@@ -648,6 +648,8 @@ async def test_a_generator_that_owns_a_run_may_be_collected() -> None:
         while "cancelled" not in str(_status(kept[0])):  # noqa: ASYNC110 - a finalizer tells nobody
             await anyio.sleep(0.001)
 
+    assert _status(kept[0]) == "cancelled"
+
 
 def _status(running: Run[Nothing]) -> str | None:
     try:
