@@ -6,6 +6,7 @@ each workload must do stands beside its factory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
@@ -15,7 +16,28 @@ from common import Case, hier, msg  # type: ignore[import-not-found]  # the meas
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 from pydantic import BaseModel, ConfigDict
 
-from graphflow import END, START, Budget, Context, Graph, Join, State, Update, append, node, run, when
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Budget,
+    Context,
+    Graph,
+    Join,
+    ModelReply,
+    ModelRequest,
+    Report,
+    State,
+    Stream,
+    Supervisor,
+    ToolCall,
+    Update,
+    Usage,
+    append,
+    node,
+    run,
+    when,
+)
 
 BUDGET = Budget(node_runs=1_000_000, tokens=1_000_000_000)
 
@@ -151,5 +173,78 @@ def w5(n: int) -> Any:
     return case(graph, Talk(), lambda result: len(result.context.items), n)
 
 
-CASES = {"W1_chain": w1_chain, "W1_loop": w1_loop, "W2": w2, "W3": w3, "W4": w4, "W5": w5}
-skip = {"W6": "stored journals come with the next but one issue", "W8": "agents come with the next issue"}
+class Question(Context):
+    """What the team is asked."""
+
+    question: str
+
+
+class Specialist:
+    """A model that answers with a report, after a while or at once."""
+
+    def __init__(self, role: str, ms: int) -> None:
+        """Take what it finds and how long it takes."""
+        self.seconds = ms / 1000
+        self.answer = ModelReply(json.dumps({"finding": role, "evidence": [role]}), usage=Usage(100, 20))
+
+    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:  # noqa: ARG002 - a script
+        """Answer."""
+        if self.seconds:
+            await anyio.sleep(self.seconds)
+        return self.answer
+
+
+class Lead:
+    """A model that asks both specialists at once, and then answers with what came back."""
+
+    calls = (
+        ToolCall("ask_billing", json.dumps({"objective": "a"}), "b"),
+        ToolCall("ask_shipping", json.dumps({"objective": "b"}), "s"),
+    )
+
+    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:  # noqa: ARG002 - a script
+        """Ask, or answer."""
+        reports = [message.text for message in request.messages if message.role == "tool"]
+        return ModelReply("; ".join(reports), () if reports else self.calls, Usage(200, 40))
+
+
+def w8(runs: int = 100, ms: int = 0) -> Any:
+    """Run a supervisor that calls two specialists in parallel and then answers, `runs` times."""
+    billing = Agent("billing", model=Specialist("billing", ms), output=Report)
+    shipping = Agent("shipping", model=Specialist("shipping", ms), output=Report)
+    lead = Supervisor("lead", model=Lead(), instructions="Split the question, delegate, answer once.")
+    graph = Graph(
+        "team",
+        START >> lead >> END,
+        lead.delegates(billing, shipping, max_hops=2),
+        context=Question,
+        budget=Budget(model_calls=12, tokens=20_000),
+        max_depth=1,
+    )
+
+    async def all_of_them() -> bool:
+        found = True
+        for _ in range(runs):
+            answer: str = (await run(graph, Question(question="help"))).output
+            found = found and "billing" in answer and "shipping" in answer
+        return found
+
+    return Case(all_of_them, expect=True)
+
+
+def w8_sleep(runs: int = 10, ms: int = 50) -> Any:
+    """As W8; each specialist's model takes a while."""
+    return w8(runs, ms)
+
+
+CASES = {
+    "W1_chain": w1_chain,
+    "W1_loop": w1_loop,
+    "W2": w2,
+    "W3": w3,
+    "W4": w4,
+    "W5": w5,
+    "W8": w8,
+    "W8_sleep": w8_sleep,
+}
+skip = {"W6": "stored journals come with the next but one issue"}

@@ -11,36 +11,54 @@ from graphflow.model.context import add as add
 from graphflow.model.context import append as append
 from graphflow.model.context import extend as extend
 from graphflow.model.context import union as union
+from graphflow.model.contract import Approval as Approval
 from graphflow.model.contract import Brief as Brief
 from graphflow.model.contract import Reason as Reason
 from graphflow.model.contract import Report as Report
 from graphflow.model.frozen import FrozenDict as FrozenDict
 from graphflow.model.frozen import Json as Json
-from graphflow.model.outcome import NOTHING as NOTHING
 from graphflow.model.outcome import Call as Call
 from graphflow.model.outcome import Delegate as Delegate
 from graphflow.model.outcome import Done as Done
 from graphflow.model.outcome import Handoff as Handoff
+from graphflow.model.outcome import NOTHING as NOTHING
 from graphflow.model.outcome import Pause as Pause
 from graphflow.model.outcome import Skip as Skip
 from graphflow.model.outcome import Update as Update
 from graphflow.model.state import Left as Left
 from graphflow.model.state import State as State
+from graphflow.model.thread import ThreadMessage as ThreadMessage
+from graphflow.model.thread import ToolCall as ToolCall
+from graphflow.model.thread import last as last
+from graphflow.nodes.agent import Agent as Agent
+from graphflow.nodes.agent import Supervisor as Supervisor
 from graphflow.nodes.base import END as END
-from graphflow.nodes.base import START as START
 from graphflow.nodes.base import Node as Node
+from graphflow.nodes.base import START as START
+from graphflow.nodes.client import ModelClient as ModelClient
+from graphflow.nodes.client import ModelReply as ModelReply
+from graphflow.nodes.client import ModelRequest as ModelRequest
+from graphflow.nodes.client import Price as Price
+from graphflow.nodes.client import ToolSpec as ToolSpec
+from graphflow.nodes.client import Usage as Usage
 from graphflow.nodes.edges import fork as fork
 from graphflow.nodes.edges import on as on
+from graphflow.nodes.edges import on_active as on_active
 from graphflow.nodes.edges import when as when
 from graphflow.nodes.function import Step as Step
 from graphflow.nodes.function import node as node
 from graphflow.nodes.human import Human as Human
 from graphflow.nodes.join import ALL as ALL
 from graphflow.nodes.join import ANY as ANY
-from graphflow.nodes.join import STRICT as STRICT
 from graphflow.nodes.join import Join as Join
+from graphflow.nodes.join import STRICT as STRICT
 from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
+from graphflow.nodes.tools import AskUser as AskUser
+from graphflow.nodes.tools import Tool as Tool
+from graphflow.nodes.tools import ToolFailure as ToolFailure
+from graphflow.nodes.tools import ToolStep as ToolStep
+from graphflow.nodes.tools import tool as tool
 
 if TYPE_CHECKING:
     from graphflow.runtime.handle import Run as Run
@@ -58,6 +76,9 @@ __all__ = (
     "NOTHING",
     "START",
     "STRICT",
+    "Agent",
+    "Approval",
+    "AskUser",
     "Brief",
     "Budget",
     "Call",
@@ -72,8 +93,12 @@ __all__ = (
     "Join",
     "Json",
     "Left",
+    "ModelClient",
+    "ModelReply",
+    "ModelRequest",
     "Node",
     "Pause",
+    "Price",
     "Question",
     "Reason",
     "Report",
@@ -83,18 +108,29 @@ __all__ = (
     "Spending",
     "State",
     "Step",
+    "Supervisor",
+    "ThreadMessage",
+    "Tool",
+    "ToolCall",
+    "ToolFailure",
+    "ToolSpec",
+    "ToolStep",
     "Update",
+    "Usage",
     "add",
     "append",
     "extend",
     "first",
     "fork",
+    "last",
     "node",
     "on",
+    "on_active",
     "quorum",
     "run",
     "run_sync",
     "start",
+    "tool",
     "union",
     "when",
 )  # fmt: skip

@@ -14,6 +14,8 @@ GraphflowError
 │   ├── ContractError          a value does not fit the contract of its boundary
 │   ├── ReportedFailure        a node's output was a report with status "failed"
 │   ├── UnknownTarget          a handoff or delegation to a node that no edge leads to
+│   ├── UnknownTool            a model asked three times in a row for a tool that it does not have
+│   ├── EmptyAnswer            a model said nothing, even after it was told so
 │   ├── NoRoute                every token ended before END was reached
 │   ├── TurnLimit              a node wanted more turns than its `max_turns`
 │   ├── InvalidDelegate        a `Delegate` whose calls are empty, doubled, unknown or cyclic
@@ -176,6 +178,28 @@ class UnknownTarget(NodeError):
             f"{path!r} asked to {verb} to {asked!r}, which is not among its targets: {names}.{guess} "
             f"Declare the edge with {edge}(...), or correct the name."
         )
+
+
+class UnknownTool(NodeError):
+    """A model asked three times in a row for a tool that it does not have.
+
+    Attributes:
+        asked: the name it asked for at last.
+        known: the names that it was offered.
+    """
+
+    def __init__(self, path: str, asked: str, known: Iterable[str]) -> None:
+        """Say which names are known."""
+        self.asked, self.known = asked, tuple(known)
+        names = ", ".join(map(repr, self.known)) or "none"
+        super().__init__(
+            f"{path!r} asked three times in a row for a tool that it does not have, at last {asked!r}. It has: "
+            f"{names}. Name its tools in its instructions, or give it the one that it misses."
+        )
+
+
+class EmptyAnswer(NodeError):
+    """A model said nothing, even after it was told so."""
 
 
 class NoRoute(NodeError):

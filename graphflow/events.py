@@ -27,6 +27,7 @@ from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import State
+from graphflow.model.thread import Thread
 
 T = TypeVar("T")
 
@@ -96,6 +97,18 @@ class Failure:
 
 
 @record
+class Earlier:
+    """The run that a run continues: what was said, who spoke last, and what was spent."""
+
+    run: str
+    thread: Thread
+    active: str | None
+    spent: Budget
+    by_node: FrozenDict[str, Budget]
+    by_edge: FrozenDict[str, Budget]
+
+
+@record
 class RunStarted:
     """A run began."""
 
@@ -107,6 +120,7 @@ class RunStarted:
     max_parallel: int | None
     hooked: bool
     wall: float
+    after: Earlier | None = None
 
 
 @record
@@ -332,6 +346,44 @@ class FrameClosed:
 
 
 @record
+class Boundary:
+    """An agent was entered: what of a thread crossed to it, and what did not.
+
+    Attributes:
+        path: the visit.
+        edge: the edge that it was entered over.
+        crossed: the positions of the messages that crossed, as ranges with both ends.
+        dropped: the positions of those that did not.
+        bytes: the size of what it sees, as UTF-8.
+        granted: the tools that it has only because an edge grants them.
+    """
+
+    path: Path
+    edge: EdgeName
+    crossed: tuple[tuple[int, int], ...]
+    dropped: tuple[tuple[int, int], ...]
+    bytes: int
+    granted: tuple[str, ...] = ()
+
+
+@record
+class Detected:
+    """A detector of the graph saw a pattern that leads nowhere.
+
+    Attributes:
+        path: where it was seen.
+        detector: which one.
+        text: what was seen.
+        then: what follows: "warn" nothing, "note" the agent is told, "stop" it counts as a bound.
+    """
+
+    path: Path
+    detector: str
+    text: str
+    then: Literal["warn", "note", "stop"]
+
+
+@record
 class Refused:
     """A bound refused something; nothing was spent on it."""
 
@@ -378,7 +430,8 @@ class RunEnded:
 
 Decision = (
     NodeStarted | NodeReentered | NodeRetried | NodeEnded | NodeSkipped | EdgeTaken | EffectStarted
-    | TimerSet | ScopeOpened | ScopeClosed | FrameOpened | FrameClosed | Refused | Spent | Granted | Paused | RunEnded
+    | TimerSet | ScopeOpened | ScopeClosed | FrameOpened | FrameClosed | Boundary | Detected | Refused | Spent | Granted
+    | Paused | RunEnded
 )  # fmt: skip
 
 
@@ -390,7 +443,16 @@ class ListenerFailed:
     text: str
 
 
-Body = Fact | Decision | ListenerFailed
+@record
+class TextDelta:
+    """A model wrote a piece of its reply. Not part of the journal: the reply stands there, whole."""
+
+    path: Path
+    turn: int
+    text: str
+
+
+Body = Fact | Decision | ListenerFailed | TextDelta
 
 # --- records and events ----------------------------------------------------------------------------------------------
 
@@ -475,7 +537,7 @@ def kind_of(body: Hashable) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", getattr(body, "__name__", "")).lower()
 
 
-BODIES: dict[str, type] = {kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed)}
+BODIES: dict[str, type] = {kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed, TextDelta)}
 """Every kind of event by its name."""
 
 

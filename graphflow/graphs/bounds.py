@@ -22,12 +22,15 @@ DIMENSIONS: Final = (*CALLS, "concurrent", "depth")
 class WorstCase:
     """What a run of a graph can do at most; each number is a whole number, or infinite.
 
+    Tokens and money are not among them: no structure says how much an agent reads. Only a `Budget` bounds those.
+
     Attributes:
         graph: the name of the graph.
         node_runs: attempts of nodes, of every kind.
         model_calls: calls of models.
         tool_calls: calls of tools.
-        concurrent: bodies of nodes that run at one moment, also those of branches that come too late for a join.
+        concurrent: bodies of nodes that run at one moment, also those of branches that come too late for a join; an
+            agent counts once, with all its tools.
         depth: delegations nested in each other.
         limits: the same five, where budgets end a run before its structure does.
         reasons: for each number that is infinite, why.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from graphflow.errors import GraphProblems
-from graphflow.graphs import rules, scopes, teams
+from graphflow.graphs import agents, rules, scopes, teams
 from graphflow.graphs.bounds import worst_case
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import INF, Look, Problem, as_graph, look_at
@@ -43,6 +43,9 @@ RULES: Final[tuple[Rule, ...]] = (
     teams.delegation_cycle,
     teams.too_deep,
     teams.handoff_to_caller,
+    agents.tool_clash,
+    agents.no_team,
+    agents.answer_contract,
 )
 """The rules of every graph, nested ones too."""
 
@@ -52,8 +55,12 @@ ROOT_RULES: Final[tuple[Rule, ...]] = (teams.irreversible_ungated,)
 ADVICE: Final[tuple[Rule, ...]] = (
     rules.no_default,
     rules.no_max_items,
-    rules.same_description,
     scopes.join_policy,
+    agents.same_description,
+    agents.overlapping_tools,
+    agents.full_history,
+    agents.unknown_right,
+    agents.unknown_grant,
 )
 """The warnings of every graph."""
 

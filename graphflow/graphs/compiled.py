@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from graphflow.events import EdgeName
 from graphflow.model.state import State
+from graphflow.model.thread import History
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
     Branch,
@@ -49,6 +50,7 @@ class Edge:
         label: how the condition is drawn.
         catch: for an error edge, the qualified names of the exceptions that it handles.
         contract: for a delegate edge, the statement that declares it.
+        history: what of a thread crosses it, or None for what an agent that it leads to says.
     """
 
     name: EdgeName
@@ -59,6 +61,7 @@ class Edge:
     label: str = ""
     catch: tuple[str, ...] = ()
     contract: DelegateStatement | None = None
+    history: History | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -131,6 +134,7 @@ class Station:
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
+        offers: for an agent, what its model is offered; made when it first runs.
     """
 
     name: str
@@ -139,6 +143,7 @@ class Station:
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
+    offers: Any = None
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge that leaves this node."""
@@ -284,14 +289,15 @@ def _branch(source: Key, kind: _FlowKind, branch: Branch[Any], position: int) ->
 def _delegates(station: Station, statement: DelegateStatement) -> None:
     for target in statement.targets:
         name = EdgeName(station.name, "delegate", target.name)
-        edge = Edge(name, station.name, target.name, statement.max_hops, contract=statement)
+        edge = Edge(name, station.name, target.name, statement.max_hops, contract=statement, history=statement.history)
         station.delegates.setdefault(target.name, edge)
 
 
 def _handoffs(station: Station, statement: HandoffStatement) -> None:
     for target in statement.targets:
         name = EdgeName(station.name, "handoff", target.name)
-        station.handoffs.setdefault(target.name, Edge(name, station.name, target.name, statement.max_hops))
+        edge = Edge(name, station.name, target.name, statement.max_hops, history=statement.history)
+        station.handoffs.setdefault(target.name, edge)
 
 
 def _error(statement: ErrorStatement, position: int) -> Edge:
@@ -320,7 +326,7 @@ def _give_back_to_givers(compiled: Compiled) -> None:
             person = compiled.stations[str(edge.target)]
             if isinstance(person.node, Human):
                 name = EdgeName(person.name, "handoff", station.name)
-                person.handoffs.setdefault(station.name, Edge(name, person.name, station.name))
+                person.handoffs.setdefault(station.name, Edge(name, person.name, station.name, history="full"))
 
 
 def _lead_lanes_to_joins(compiled: Compiled) -> None:

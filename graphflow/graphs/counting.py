@@ -17,7 +17,10 @@ from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import INF, Link, as_graph, longest, look_at, nested_graphs
 from graphflow.graphs.spend import CALLS, NOTHING_SPENT, Spend, all_of, heaviest, plus, times, total
 from graphflow.model.budget import Budget
+from graphflow.nodes.agent import Agent
+from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.tools import Tool
 
 MOST_PATHS: Final = 20_000
 """How many paths `visits` looks below of at most."""
@@ -243,7 +246,8 @@ class _Activation:
                 each.append((node.spend, often))
                 beside.append(node._replace(spend=NOTHING_SPENT))
                 if key in calls:
-                    beside.append(_Sum(calls[key].spend, calls[key].running))
+                    own = node.running if _works_beside_its_team(self.stations[key].node) else 0
+                    beside.append(_Sum(calls[key].spend, plus(own, calls[key].running)))
             if key in scopes:
                 beside.append(scopes[key])
         extra = all_of(found.spend for found in beside if found.spend is not NOTHING_SPENT)
@@ -293,6 +297,8 @@ class _Activation:
             inner = self.counter.activation(graph, left)
             spend = inner.spend.and_(Spend(1)).by(attempts)
             return _Sum(spend, max(1, inner.concurrent), 0, inner.depth)
+        if isinstance(node, Agent):
+            return _Sum(_spend_of_agent(node), 1)
         spend = Spend(1, self._cost(station, "model_calls"), self._cost(station, "tool_calls"))
         return _Sum(spend.by(attempts), 1)
 
@@ -393,6 +399,17 @@ class _Calls:
             links += [Link(name, str(edge.target), 0, 0) for edge in edges if edge.target in values]
         longest(depths, links)
         return min(self.inside.left, max(depths.values(), default=0))
+
+
+def _spend_of_agent(agent: Agent) -> Spend:
+    """One visit of an agent, without what it delegates; its bounds hold for all attempts of the visit together."""
+    tools = any(isinstance(tool, Tool) for tool in agent.tools)
+    return Spend(1 + agent.retries, agent.max_turns, agent.max_tool_calls if tools else 0)
+
+
+def _works_beside_its_team(node: Node[Any]) -> bool:
+    """Whether a node can be at work while its callees are: the tools and the delegations of one turn run at once."""
+    return isinstance(node, Agent) and any(isinstance(tool, Tool) for tool in node.tools)
 
 
 def _shown(key: Key) -> str:

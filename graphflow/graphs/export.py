@@ -27,6 +27,7 @@ from typing_extensions import TypeAliasType
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
 from graphflow.model.context import Context, reducer_of
+from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
     Branch,
@@ -41,16 +42,20 @@ from graphflow.nodes.edges import (
     Terminal,
 )
 from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.tools import AskUser, Tool
 
 Data = dict[str, Any]
 
 _OWN_FIELDS: Final = frozenset({"name", "statements", "context", "escalate"})
 """Fields of a graph that have a place of their own in its structure."""
 
+_NO_PART: Final = frozenset({"name", "model"})
+"""Fields of a node that have a place of their own, or no part in its meaning: which client asks a model."""
+
 _DATA: Final = (bool, int, float, str, bytes, Decimal)
 
 _SAID_ONLY: Final = frozenset({"description"})
-"""Fields that a fingerprint leaves out: they change no decision of a run."""
+"""Fields that a fingerprint leaves out where no model reads them: they change no decision of a run."""
 
 
 def structure(graph: Graph[Any]) -> Data:
@@ -78,7 +83,7 @@ def fingerprint(graph: Graph[Any]) -> str:
     """Return a digest of all that gives a graph its meaning.
 
     It is the same in every process and for every order of statements. A function counts by its source, or by `version=`
-    where its node has one.
+    where its node or tool has one. Which model an agent has does not count.
     """
     known: dict[int, Any] = {}
     for inner in nested_graphs(graph):
@@ -97,6 +102,7 @@ def _written(data: object) -> str:
 
 def _structure(graph: Graph[Any], known: Mapping[int, Any], *, said: bool) -> Data:
     nodes = {node.name: node for node in sorted(graph.mentioned(), key=lambda node: node.name)}
+    told = _told(graph)
     edges = [edge for statement in graph.statements for edge in _edges(statement)]
     edges += [{"source": edge[0], "kind": "escalate", "target": edge[1], "position": 0} for edge in _escalates(graph)]
     own = {field.name for field in dataclasses.fields(graph)} - _OWN_FIELDS - (set[str]() if said else _SAID_ONLY)
@@ -105,7 +111,7 @@ def _structure(graph: Graph[Any], known: Mapping[int, Any], *, said: bool) -> Da
         "kind": graph.kind,
         **{name: plain(getattr(graph, name)) for name in sorted(own)},
         "context": _context(graph.context),
-        "nodes": [_node(node, known, said=said) for node in nodes.values()],
+        "nodes": [_node(node, known, said=said or node.name in told) for node in nodes.values()],
         "edges": list({_written(edge): edge for edge in sorted(edges, key=_place)}.values()),
     }
 
@@ -119,17 +125,36 @@ def _place(edge: Data) -> tuple[str, str, int, str]:
     return (edge["source"] or "", edge["kind"], edge["position"], _written(edge))
 
 
+def _told(graph: Graph[Any]) -> set[str]:
+    """The nodes among which a model chooses: it reads what is said of them."""
+    statements = [found for found in graph.statements if isinstance(found, DelegateStatement | HandoffStatement)]
+    return {target.name for found in statements if isinstance(found.source, Agent) for target in found.targets}
+
+
 def _node(node: Node[Any], known: Mapping[int, Any], *, said: bool) -> Data:
     found: Data = {"name": node.name, "kind": node.kind}
     if as_graph(node) is not None:
         # The bounds that it has as a node stand in its own structure, under its own name.
-        return {**found, "graph": known[id(node)]}
+        return {**found, "graph": known[id(node)], **({"description": node.description} if said else {})}
     for field in sorted(field.name for field in dataclasses.fields(node)):
-        if field != "name" and (said or field not in _SAID_ONLY):
+        if field not in _NO_PART and (said or field not in _SAID_ONLY):
             found[field] = plain(getattr(node, field))
     if isinstance(node, FunctionNode) and node.version is not None:
         found["fn"] = {"version": node.version}
+    if isinstance(node, Agent):
+        found["tools"] = [_tool(tool) for tool in node.tools]
     return found
+
+
+def _tool(tool: Tool | AskUser) -> Data:
+    """A tool as a model sees it, and what becomes of a call."""
+    found: Data = {"name": tool.name, "description": tool.description}
+    if isinstance(tool, AskUser):
+        return {**found, "answer": schema(tool.schema)}
+    found["parameters"] = _settled(json.loads(tool.parameters_json), docs=True)
+    names = ("effect", "approval", "sequential", "timeout", "max_calls", "retries", "on_error")
+    body = code(tool.fn) if tool.version is None else {"version": tool.version}
+    return {**found, **{name: plain(getattr(tool, name)) for name in names}, "fn": body}
 
 
 def _edges(statement: Statement) -> Iterable[Data]:
@@ -158,14 +183,15 @@ def _edges(statement: Statement) -> Iterable[Data]:
                 "failure": statement.failure,
             }
         case DelegateStatement():
-            names = ("max_hops", "into", "brief", "report", "share", "timeout")
+            names = ("max_hops", "into", "brief", "report", "share", "timeout", "history")
             more = {name: plain(getattr(statement, name)) for name in names}
+            more["grant"] = sorted(set(statement.grant))
             for position, callee in enumerate(statement.targets):
                 yield {"source": source, "kind": "delegate", "target": callee.name, "position": position, **more}
         case HandoffStatement():
             for position, taker in enumerate(statement.targets):
                 edge = {"source": source, "kind": "handoff", "target": taker.name, "position": position}
-                yield {**edge, "max_hops": statement.max_hops}
+                yield {**edge, "max_hops": statement.max_hops, "history": plain(statement.history)}
         case ErrorStatement():
             caught = sorted(kind.__qualname__ for kind in statement.catch)
             yield {"source": source, "kind": "error", "target": _end(statement.target), "position": 0, "catch": caught}
@@ -242,18 +268,21 @@ def _schema_text(kind: Any) -> str:
     return _written(_settled(found))
 
 
-def _settled(found: Any) -> Any:
-    """Put the defaults of sets in an order, for pydantic writes them in that of their hashes; leave docstrings out."""
+def _settled(found: Any, *, docs: bool = False) -> Any:
+    """Put the defaults of sets in an order, for pydantic writes them in that of their hashes; leave docstrings out.
+
+    With `docs` they stay, as where a model reads them.
+    """
     held: Any = found
     if isinstance(found, dict):
         table: dict[str, Any] = held
         if table.get("uniqueItems") and isinstance(table.get("default"), list):
             table = {**table, "default": sorted(table["default"], key=_written)}
-        said = "properties" in table and isinstance(table.get("description"), str)
-        return {key: _settled(item) for key, item in table.items() if not (said and key == "description")}
+        said = not docs and "properties" in table and isinstance(table.get("description"), str)
+        return {key: _settled(item, docs=docs) for key, item in table.items() if not (said and key == "description")}
     if isinstance(found, list):
         items: list[Any] = held
-        return [_settled(item) for item in items]
+        return [_settled(item, docs=docs) for item in items]
     return found
 
 

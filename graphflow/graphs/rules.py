@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import typing
 from collections import Counter
 from collections.abc import Iterator
@@ -11,9 +12,10 @@ from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
 from graphflow.graphs.graph import ends
-from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, names_of, reach
+from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, reach
 from graphflow.model.context import Context, append, reducer_of
-from graphflow.model.contract import Brief
+from graphflow.model.contract import Brief, Report
+from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
     ChooseStatement,
@@ -98,11 +100,17 @@ def name_clash(look: Look) -> Iterator[Problem]:
     clashes: set[str] = set()
     for node in look.graph.mentioned():
         other = first.setdefault(node.name, node)
-        if other is not node and node.name not in clashes and other != node:
+        same = other is node or (other == node and _model_of(other) is _model_of(node))
+        if not same and node.name not in clashes:
             clashes.add(node.name)
             message = f"two different nodes have the name {node.name!r}."
             hint = "Rename one, as node.named('...'); a node is its name in its graph."
             yield Problem("name-clash", (node.name,), message, hint)
+
+
+def _model_of(node: Node[Any]) -> object:
+    """What an agent asks: no part of what it is, but of two with one name only one could be asked."""
+    return node.model if isinstance(node, Agent) else None
 
 
 def unreachable(look: Look) -> Iterator[Problem]:
@@ -166,12 +174,25 @@ def into_field(look: Look) -> Iterator[Problem]:
     for station in look.compiled.stations.values():
         node = station.node
         if node.into is not None:
-            comes = None if (inner := as_graph(node)) is None else inner.output
-            yield from _into(look, node.into, comes, (station.name,), f"{station.name!r} has into={node.into!r}")
+            said = f"{station.name!r} has into={node.into!r}"
+            yield from _into(look, node.into, _output_of(look, node), (station.name,), said)
     for statement in look.graph.statements:
         if isinstance(statement, DelegateStatement) and statement.into is not None:
             said = f"{statement.source.name!r}.delegates(...) has into={statement.into!r}"
             yield from _into(look, statement.into, statement.report, (statement.source.name,), said)
+
+
+def _output_of(look: Look, node: Node[Any]) -> Any:
+    """Return the type of what a node puts into its field, or None where nothing is known of it."""
+    if isinstance(node, Agent) and node.output is None:
+        # Where it is called, a contract of the edge's own stands in for the output that it does not name.
+        calls = [made for made in look.graph.statements if isinstance(made, DelegateStatement)]
+        own = node.name in look.callees and any(made.report is not Report for made in calls)
+        return None if own else str
+    if isinstance(node, Agent):
+        return node.output
+    inner = as_graph(node)
+    return None if inner is None else inner.output
 
 
 def _into(look: Look, field: str, comes: Any, where: tuple[str, ...], said: str) -> Iterator[Problem]:
@@ -188,9 +209,17 @@ def _into(look: Look, field: str, comes: Any, where: tuple[str, ...], said: str)
         takes = typing.get_args(takes)[0]
     elif reducer is not None:
         return  # what another reducer takes is said by its own annotation, and validated when it comes
-    if _is_model(comes) and _is_model(takes) and not issubclass(comes, takes):
-        message = f"{said}, and that field takes {takes.__name__}, not {comes.__name__}."
+    kinds = [kind for kind in _members(takes) if kind is not types.NoneType]
+    known = _is_model(comes) or (isinstance(comes, type) and issubclass(comes, str))
+    if known and kinds and all(_is_model(kind) and not issubclass(comes, kind) for kind in kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        message = f"{said}, and that field takes {wanted}, not {comes.__name__}."
         yield Problem("into-type", where, message, "Change the field's type, or the contract.")
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """The types of a union; a type alone is its only member."""
+    return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
 
 
 def _is_model(kind: Any) -> bool:
@@ -265,21 +294,6 @@ def no_max_items(look: Look) -> Iterator[Problem]:
             name = _shown(source)
             message = f"map at {name!r} has no max_items, so no bound holds for what its lanes do."
             yield Problem("no-max-items", (name,), message, "Add max_items=.", "warning")
-
-
-def same_description(look: Look) -> Iterator[Problem]:
-    """The members of one team are told apart by their descriptions."""
-    stations = look.compiled.stations
-    for station in stations.values():
-        for team in (station.delegates, station.handoffs):
-            words: dict[str, list[str]] = {}
-            for name in sorted(names_of(team)):
-                words.setdefault(stations[name].node.description.strip(), []).append(name)
-            for text, same in sorted(words.items()):
-                if text and len(same) > 1:
-                    message = f"in the team of {station.name!r}, {listed(same)} have one description."
-                    hint = "Say in each what only it does: who delegates chooses by it."
-                    yield Problem("same-description", (station.name, *same), message, hint, "warning")
 
 
 def _shown(key: Key) -> str:

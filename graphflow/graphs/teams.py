@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from graphflow.graphs.agents import ungated_tools
 from graphflow.graphs.compiled import Edge, Key
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import (
@@ -101,16 +102,26 @@ def irreversible_ungated(look: Look) -> Iterator[Problem]:
     """On every path from START, a gate comes before what cannot be undone, however deep it stands."""
     if not any(node.irreversible for graph in nested_graphs(look.graph) for node in graph.mentioned()):
         return
-    for where in _paths_past_gates(look.graph).leaks:
-        message = f"{'/'.join(where)!r} cannot be undone, and a path from START reaches it without a gate."
+    for where, tools in _paths_past_gates(look.graph).leaks:
+        cannot = f"has {listed(tools)}, which cannot be undone" if tools else "cannot be undone"
+        message = f"{'/'.join(where)!r} {cannot}, and a path from START reaches it without a gate."
         hint = "Let a Human, or a node with gate=True, come before it on every path."
+        if tools:
+            hint = "Give the tool approval=True, or let" + hint.removeprefix("Let")
         yield Problem("irreversible-ungated", where, message, hint)
+
+
+class _Leak(NamedTuple):
+    """A node that cannot be undone, by the names that lead to it; of an agent, the tools that make it so."""
+
+    where: tuple[str, ...]
+    tools: tuple[str, ...]
 
 
 class _PastGates(NamedTuple):
     """What paths without a gate lead to: what cannot be undone, and whether END."""
 
-    leaks: tuple[tuple[str, ...], ...]
+    leaks: tuple[_Leak, ...]
     end: bool
 
 
@@ -142,12 +153,12 @@ def _past_gates(graph: Graph[Any]) -> _PastGates:
     if look.compiled.escalate is not None:
         heads.append((look.compiled.escalate.target, False))
     found = reach(heads, steps)
-    leaks: list[tuple[str, ...]] = []
+    leaks: list[_Leak] = []
     for name in sorted({key for key, _ in found if isinstance(key, str)}):
         node = stations[name].node
         if node.irreversible and not node.gate:
-            leaks.append((name,))
+            leaks.append(_Leak((name,), ungated_tools(node)))
         inner = as_graph(node)
         if inner is not None:
-            leaks += [(name, *further) for further in _paths_past_gates(inner).leaks]
+            leaks += [_Leak((name, *leak.where), leak.tools) for leak in _paths_past_gates(inner).leaks]
     return _PastGates(tuple(leaks), (Terminal.END, False) in found)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+
+from graphflow.model.frozen import FrozenDict, Json
 
 Code = Literal[
     "failed", "timeout", "contract", "dependency", "unknown_target", "skipped", "conflict", "join_unmet", "no_route",
     "turns", "delegate", "reported", "stray_cancellation", "invalid_value", "cancelled",
-    "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "costs",
+    "empty_answer", "unknown_tool", "tool",
+    "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
     "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
     "not_taken", "join_strict", "all_dead",
 ]  # fmt: skip
-"""Why something did not go its way; the middle rows are the bounds."""
+"""Why something did not go its way; from "max_hops" to "seconds" they are bounds."""
 
 
 class Reason(BaseModel):
@@ -70,7 +73,7 @@ class Report(BaseModel):
         action_needed: what somebody should do now, or None.
         evidence: ids of what supports the finding, such as `path:line`.
         status: how far it came.
-        reason: why it is not done; required for every other status.
+        reason: why it is not done; required for every other status. A plain text is taken too.
 
     Raises:
         ValueError: (as pydantic's ValidationError) if it is done with an empty finding, or not done without a reason.
@@ -87,6 +90,12 @@ class Report(BaseModel):
     status: Status = "done"
     reason: Reason | None = None
 
+    @field_validator("reason", mode="before")
+    @classmethod
+    def _said(cls, reason: Any) -> Any:
+        """Take a reason that is a plain text, as a model writes it."""
+        return Reason(code="reported", text=reason) if isinstance(reason, str) else reason
+
     @model_validator(mode="after")
     def _complete(self) -> Report:
         if self.status == "done" and not self.finding.strip():
@@ -101,3 +110,44 @@ class Report(BaseModel):
     def failed(cls, reason: Reason) -> Report:
         """Return the report of a failure."""
         return cls(status="failed", reason=reason)
+
+
+class Approval(BaseModel):
+    """What a person says to a call of a tool that needs approval.
+
+    A bool is taken too, and a text: "yes", "no", or "no, " and the reason.
+
+    Attributes:
+        approve: whether the tool may run.
+        reason: why not, for the model.
+        arguments: the arguments to call it with instead, or None for those that the model wrote.
+
+    >>> Approval.model_validate("no, it was refunded already")
+    Approval(approve=False, reason='it was refunded already', arguments=None)
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    approve: bool
+    reason: str = ""
+    arguments: FrozenDict[str, Json] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spoken(cls, given: Any) -> Any:
+        if isinstance(given, bool):
+            return {"approve": given}
+        if not isinstance(given, str):
+            return given
+        word, _, rest = given.strip().replace(":", ",", 1).partition(",")
+        said = word.strip().casefold()
+        if said in _YES and not rest.strip():
+            return {"approve": True}
+        if said in _NO:
+            return {"approve": False, "reason": rest.strip()}
+        msg = "say yes, or no, or no and the reason, or give an object with approve, reason and arguments"
+        raise ValueError(msg)
+
+
+_YES = frozenset({"yes", "y", "approve", "approved", "ok", "true"})
+_NO = frozenset({"no", "n", "reject", "rejected", "deny", "denied", "false"})

@@ -9,6 +9,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
 from graphflow.model.ids import Path
+from graphflow.model.thread import Thread
 
 C_co = TypeVar("C_co", bound=Context, covariant=True)
 
@@ -54,7 +55,7 @@ class State(Generic[C_co]):
     path: Path
     turn: int
     depth: int
-    _left: Any = field(repr=False, compare=False, default=None)
+    _more: Any = field(repr=False, compare=False, default=None)
 
     @property
     def visit(self) -> int:
@@ -64,9 +65,20 @@ class State(Generic[C_co]):
     @property
     def left(self) -> Left:
         """What remains of budget, depth and hops, as of the start of this turn."""
-        make, *given = self._left  # how to work it out, and from what: most nodes never ask
+        _, make, *given = self._more  # how to work it out, and from what: most nodes never ask
         left: Left = make(*given)
         return left
+
+    @property
+    def thread(self) -> Thread:
+        """What has been said so far in the thread that this node stands in."""
+        thread: Thread = () if self._more is None or self._more[0] is None else self._more[0].up_to_now()
+        return thread
+
+    @property
+    def active(self) -> str | None:
+        """The name of the agent that spoke last here, or in the run that this one continues; None at first."""
+        return None if self._more is None or self._more[0] is None else self._more[0].active
 
     @property
     def brief(self) -> Brief | None:

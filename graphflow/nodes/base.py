@@ -11,6 +11,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief, Report
 from graphflow.model.state import State
+from graphflow.model.thread import History, checked_history
 from graphflow.nodes.edges import (
     Branch,
     Chain,
@@ -150,6 +151,8 @@ class Node(Generic[C_contra]):
         report: type[BaseModel] = Report,
         share: Literal["pool", "equal"] | float = "pool",
         timeout: float | None = None,
+        history: History = "note",
+        grant: Sequence[str] = (),
     ) -> Chain[Context]:
         """Let this node delegate to others: ask, get a report back, keep control.
 
@@ -162,6 +165,8 @@ class Node(Generic[C_contra]):
             share: "pool" spends from the caller's account; "equal" splits what is free between the calls of a batch;
                 a number above 0 and at most 1 is the part of what is free that each call gets.
             timeout: active seconds for one call, without the time in which it only waits for answers.
+            history: what of this node's thread an agent that is called sees, besides the brief.
+            grant: names of tools that the callees may use although the rights of this node do not name them.
 
         Raises:
             UsageError: if there is no callee, or a bound makes no sense.
@@ -177,15 +182,23 @@ class Node(Generic[C_contra]):
         if timeout is not None and not timeout > 0:
             msg = f"{self!r}.delegates(timeout={timeout!r}): a number of seconds above 0, or None."
             raise UsageError(msg)
+        checked_history(f"{self!r}.delegates", history)
+        checked_sync(f"{self!r}.delegates", history=history)
+        granted = (grant,) if isinstance(grant, str) else tuple(grant)
+        if not all(isinstance(name, str) for name in granted):
+            msg = f"{self!r}.delegates(grant={grant!r}): names of tools are needed."
+            raise UsageError(msg)
         bound = checked_bound(f"{self!r}.delegates", max_hops)
-        return Chain((DelegateStatement(self, team, bound, into, brief, report, share, timeout),), self, ())
+        statement = DelegateStatement(self, team, bound, into, brief, report, share, timeout, history, granted)
+        return Chain((statement,), self, ())
 
-    def hands_off(self, *to: Node[Any], max_hops: int | None = None) -> Chain[Context]:
+    def hands_off(self, *to: Node[Any], max_hops: int | None = None, history: History = "note") -> Chain[Context]:
         """Let this node hand control over to others, for good.
 
         Args:
             to: the possible targets.
             max_hops: how often each of these edges may be taken in one activation of the graph.
+            history: what of the thread a target that is an agent sees, besides the note and the user's message.
 
         Raises:
             UsageError: if there is no target, or the bound makes no sense.
@@ -195,7 +208,10 @@ class Node(Generic[C_contra]):
             raise UsageError(msg)
         for target in to:
             checked_node(f"{self!r}.hands_off: ", target)
-        return Chain((HandoffStatement(self, to, checked_bound(f"{self!r}.hands_off", max_hops)),), self, ())
+        checked_history(f"{self!r}.hands_off", history)
+        checked_sync(f"{self!r}.hands_off", history=history)
+        bound = checked_bound(f"{self!r}.hands_off", max_hops)
+        return Chain((HandoffStatement(self, to, bound, history),), self, ())
 
     def on_error(
         self,

@@ -16,6 +16,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
 from graphflow.model.state import State
+from graphflow.model.thread import History
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -67,6 +68,17 @@ class Equals:
     def __call__(self, state: State[Any]) -> bool:
         """Compare the first output of the inbox."""
         return bool(state.inbox) and bool(state.inbox[0].value == self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class IsActive:
+    """The test of `on_active(agent)`: that agent spoke last."""
+
+    name: str
+
+    def __call__(self, state: State[Any]) -> bool:
+        """Compare who spoke last."""
+        return state.active == self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,8 @@ class DelegateStatement(NamedTuple):
     report: type[BaseModel]
     share: Literal["pool", "equal"] | float
     timeout: float | None
+    history: History = "note"
+    grant: tuple[str, ...] = ()
 
 
 class HandoffStatement(NamedTuple):
@@ -137,6 +151,7 @@ class HandoffStatement(NamedTuple):
     source: Node[Any]
     targets: tuple[Node[Any], ...]
     max_hops: int | None
+    history: History = "note"
 
 
 class ErrorStatement(NamedTuple):
@@ -295,6 +310,21 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
     """
     branch = as_branch(to)
     return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value!r}", branch.chain)
+
+
+def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
+    """Go on with the agent that spoke last: a case of START's choose, for the next message of a chat.
+
+    Args:
+        agent: where the edge leads, if that agent spoke last in the run that this one continues (`after=`).
+        max_hops: how often it may be taken in one activation of the graph.
+
+    Raises:
+        UsageError: if it is no node, or the bound makes no sense.
+    """
+    checked_node("on_active: ", agent)
+    bound = checked_bound("on_active", max_hops)
+    return Branch(agent, IsActive(agent.name), bound, f"{agent.name!r} spoke last")
 
 
 def checked_sync(where: str, **functions: object) -> None:

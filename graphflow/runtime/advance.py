@@ -27,6 +27,8 @@ from graphflow.events import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
+from graphflow.model.thread import Thread
+from graphflow.runtime.agents import Agents
 from graphflow.runtime.calls import Calls
 from graphflow.runtime.clockwork import Clockwork
 from graphflow.runtime.commands import Command, EndRun
@@ -36,7 +38,7 @@ from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
 
 
-class Fold(Visits, Scopes, Calls, Failures, Clockwork):
+class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork):
     """One run's state, advanced by facts."""
 
     def __init__(self, graph: Graph[Any]) -> None:
@@ -110,7 +112,7 @@ class Fold(Visits, Scopes, Calls, Failures, Clockwork):
         self.hooked = fact.hooked
         if fact.budget.seconds is not None:
             self.set_timer(fact.budget.seconds, (), "deadline", self.run_overdue)
-        self.open_root(self.graph, fact.context, fact.budget)
+        self.open_root(self.graph, fact.context, fact.budget, fact.after)
 
     def _settle(self) -> None:
         """Look after those who wait, and say so when the run waits for people alone."""
@@ -131,6 +133,18 @@ class Fold(Visits, Scopes, Calls, Failures, Clockwork):
             self.commands.append(EndRun())
         else:
             raise self.stalled()
+
+    @property
+    def thread(self) -> Thread:
+        """What was said in the root's own thread."""
+        log = None if self.root is None else self.root.thread
+        return () if log is None else tuple(log.items)
+
+    @property
+    def active(self) -> str | None:
+        """The agent that spoke last in the root's own thread."""
+        log = None if self.root is None else self.root.thread
+        return None if log is None else log.active
 
     @property
     def context(self) -> Any:

@@ -27,6 +27,7 @@ from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
 from graphflow.runtime.core import failure_of
 
 if TYPE_CHECKING:
+    from graphflow.runtime.agentcall import AgentCall
     from graphflow.runtime.runner import Runner
 
 BLOCKED = 0.1
@@ -198,16 +199,7 @@ class Body:
 
     def resource(self, kind: type[Any]) -> Any:
         """Return the one resource of a class; see `Step.resource`."""
-        found = [resource for resource in self._runner.resources if isinstance(resource, kind)]
-        if len(found) != 1:
-            given = ", ".join(type(resource).__name__ for resource in self._runner.resources) or "none"
-            count = "none" if not found else f"{len(found)}"
-            msg = (
-                f"{path_text(self.path)!r} asked for a resource of class {kind.__name__}, and the run has {count} of it"
-                f" (given: {given}). Give exactly one: run(..., resources=[...])."
-            )
-            raise UsageError(msg)
-        return found[0]
+        return self._runner.resource(self.path, kind)
 
 
 def _digest(args: tuple[Any, ...]) -> str:
@@ -237,7 +229,7 @@ def cancelled_classes() -> tuple[type[BaseException], ...]:
 
 @types.coroutine
 def resumed(
-    body: Body, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any
+    body: Body | AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any
 ) -> Generator[Any, Any, Any]:
     """Drive a coroutine that has begun to wait, each stretch in its own context variables."""
     while True:

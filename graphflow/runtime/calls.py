@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from graphflow.errors import ContractError, InvalidDelegate, UnknownTarget
 from graphflow.events import EdgeTaken, FrameOpened, Granted
@@ -11,12 +12,16 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.model.outcome import Delegate
+from graphflow.model.outcome import Call, Delegate
 from graphflow.model.state import Message
+from graphflow.nodes.agent import Agent
 from graphflow.runtime.frames import Frames
-from graphflow.runtime.ledger import ONE_RUN, RUNS, Meter
-from graphflow.runtime.tables import CallState, Frame, Standing, Token, Visit, Written
+from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
+from graphflow.runtime.tables import CallState, Frame, Standing, Token, Trouble, Visit, Written
 from graphflow.runtime.visits import BOUNDS
+
+ONE_AGENT: Final[Amounts] = (1, 1, 0, 0, 1, 0)
+"""What an agent needs at the least: a run, a call of its model, a token."""
 
 
 class Calls(Frames):
@@ -38,9 +43,16 @@ class Calls(Frames):
             if token.updates is not None:
                 token.updates.extend(written)
         visit.standing = Standing.SUSPENDED
+        self._open_batch(visit, outcome.calls, needs)
+
+    def ask_team(self, visit: Visit, calls: Sequence[Call]) -> None:
+        """Let an agent's delegations of one turn start."""
+        self._open_batch(visit, calls, [()] * len(calls))
+
+    def _open_batch(self, visit: Visit, calls: Sequence[Call], needs: Sequence[tuple[int, ...]]) -> None:
         batch = tuple(
             CallState(call, visit.station.delegates.get(call.to), needs[position])
-            for position, call in enumerate(outcome.calls)
+            for position, call in enumerate(calls)
         )
         visit.batch, visit.undone, visit.needy = batch, 0, any(needs)
         for position in range(len(batch)):
@@ -98,7 +110,7 @@ class Calls(Frames):
     def _start_ready(self, visit: Visit, batch: tuple[CallState, ...]) -> None:
         """Start the calls whose needs have reported; enter the caller again when all have."""
         again = True
-        while again and visit.standing is Standing.SUSPENDED and visit.batch is batch:
+        while again and _awaits(visit, batch):
             again = False
             equal = [
                 i for i, s in enumerate(batch)
@@ -110,7 +122,7 @@ class Calls(Frames):
                 if _is_ready(state, batch):
                     again = True
                     self._start_call(visit, position, shares.get(position))
-        if visit.standing is Standing.SUSPENDED and visit.batch is batch:
+        if _awaits(visit, batch):
             visit.undone = sum(not state.done for state in batch)
             if not visit.undone:
                 self._batch_done(visit)
@@ -135,16 +147,13 @@ class Calls(Frames):
             grant = meter.share(float(edge.contract.share))
         if grant is not None:
             meter = meter.open_split(path, grant)
-        refusing = meter.refusing(ONE_RUN)
-        if refusing is not None and (grant is not None or not self.may_be_funded(visit)):
-            limit = refusing[0].granted[RUNS]
+        wanted = ONE_AGENT if isinstance(outer.tables.stations[target].node, Agent) else ONE_RUN
+        refusing = meter.refusing(wanted)
+        if refusing is not None and (grant is not None or not self.may_be_funded(visit, wanted)):
             if grant is not None:
                 meter.close_split(grant)
             self._give_back_hop(visit, edge)
-            wanted = f"a delegation to {edge.target!r}"
-            state.report = Report.failed(
-                self.refuse(visit.path, "node_runs", None if limit is None else float(limit), wanted)
-            )
+            state.report = Report.failed(self.refused_by(visit, *refusing, f"a delegation to {edge.target!r}"))
             state.done = True
             return
         if grant is not None:
@@ -168,6 +177,7 @@ class Calls(Frames):
             (*visit.path,), outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
             token.counters, edge.name, visit, position, is_node=True, opened=path, grant=grant,
         )  # fmt: skip
+        self._limit_rights(frame, visit, edge)
         state.frame = frame
         if visit.station.node.retries:
             visit.called = visit.called or {}
@@ -179,6 +189,20 @@ class Calls(Frames):
         callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
         frame.token = callee
         self.enter_visit(callee, str(edge.target), edge, inbox)
+
+    @staticmethod
+    def _limit_rights(frame: Frame, visit: Visit, edge: Edge) -> None:
+        """Let a callee use no tool that its caller may not use, but for those that the edge grants."""
+        outer, caller = visit.token.frame, visit.station.node
+        rights, deny = (caller.rights, caller.deny) if isinstance(caller, Agent) else (None, None)
+        allowed = outer.allowed
+        if rights is not None:
+            allowed = rights if allowed is None else allowed & rights
+        granted = frozenset(edge.contract.grant if edge.contract is not None else ())
+        if allowed is not None:
+            frame.granted = granted - allowed
+            frame.allowed = allowed | granted
+        frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
     def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
         """Return a brief that says what is not asked for: by default from the callee and what it owes."""
@@ -237,7 +261,7 @@ class Calls(Frames):
                     part.append(Written(rules.validate({into: state.report}), visit.path))
                 except ContractError as error:
                     if not self._is_ours(state):  # a failure is always our Report: the inbox has it, the field cannot
-                        self.attempt_failed(visit, self.trouble("contract", error, visit.path))
+                        self._batch_failed(visit, self.trouble("contract", error, visit.path))
                         return
             parts.append(part)
         if any(parts):
@@ -246,10 +270,26 @@ class Calls(Frames):
             if before is not None:
                 token.updates = before if conflict is not None else before + (token.updates or [])
             if conflict is not None:
-                self.attempt_failed(visit, conflict)
+                self._batch_failed(visit, conflict)
                 return
+        if visit.talk is not None:
+            self.agent_reports(visit)
+            return
         visit.batch = ()
         self.reenter(visit, tuple(Message(state.call.to, state.report) for state in batch))
+
+
+    def _batch_failed(self, visit: Visit, trouble: Trouble) -> None:
+        """Let an attempt fail on what its callees brought; an agent's tools may still be under way."""
+        if visit.talk is not None:
+            self.break_off(visit, trouble)
+        else:
+            self.attempt_failed(visit, trouble)
+
+
+def _awaits(visit: Visit, batch: tuple[CallState, ...]) -> bool:
+    """Tell whether a visit still waits for a batch."""
+    return visit.batch is batch and visit.closing is None and visit.standing in (Standing.SUSPENDED, Standing.RUNNING)
 
 
 def _depth_limit(frame: Frame) -> float | None:

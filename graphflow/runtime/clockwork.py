@@ -15,10 +15,11 @@ from graphflow.events import (
     TimerFired,
 )
 from graphflow.model.budget import ADDITIVE, Budget
-from graphflow.model.contract import Code
+from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import names
+from graphflow.nodes.client import ModelReply
 from graphflow.nodes.function import FunctionNode
-from graphflow.runtime.commands import CancelBody, Command, DropTimer, GoOn, RefuseEffect, StartBody
+from graphflow.runtime.commands import CallModel, CallTool, CancelBody, Command, DropTimer, GoOn, RefuseEffect, StartBody
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import ONE_RUN, TOKENS, USD, Amount, Amounts, Meter, amounts_of
 from graphflow.runtime.tables import Frame, Standing, Visit, Waiting
@@ -40,13 +41,13 @@ class Clockwork(Core):
         else:
             self._give_slot(visit)
 
-    def _with_slot(self, visit: Visit, command: Command) -> None:
-        """Let a body go on as soon as it holds a slot; all that it waits for shares one.
+    def with_slot(self, visit: Visit, command: Command) -> None:
+        """Let a body, or an agent, go on as soon as it holds a slot; all that it waits for shares one.
 
         A body that waits for a reservation too goes on without one, unless with an effect: what it waits for may be
         waiting for that slot.
         """
-        effect = type(command) is GoOn and command.key in visit.flying
+        effect = isinstance(command, GoOn | CallModel | CallTool) and command.key in visit.flying
         if visit.slot or (not effect and any(waiting.visit is visit for waiting in self.unfunded)):
             self.commands.append(command)
         elif visit.due is not None:
@@ -66,14 +67,23 @@ class Clockwork(Core):
             visit.due = None
             return
         visit.standing = Standing.RUNNING
+        self.time_turn(visit)
         node = visit.station.node
-        assert isinstance(node, FunctionNode)  # noqa: S101 - only they have bodies
-        if node.timeout is not None:
-            visit.deadline = self.at + node.timeout
-            visit.timer = self.set_timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
+        if not isinstance(node, FunctionNode):
+            self.agent_turn(visit)
+            return
         token = visit.token
         state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
+
+    def time_turn(self, visit: Visit) -> None:
+        """Set the time that one turn of a node may take."""
+        limit = visit.station.node.timeout
+        if limit is None:
+            return
+        self.drop_timer(visit.timer)
+        visit.deadline = self.at + limit
+        visit.timer = self.set_timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
 
     def free_slot(self, visit: Visit) -> None:
         """Take a visit's slot back; the first in the queue gets it."""
@@ -103,7 +113,9 @@ class Clockwork(Core):
 
     def _overdue(self, visit: Visit) -> None:
         visit.timer = None
-        if visit.standing is not Standing.ENDED and visit.closing is None:
+        if visit.talk is not None:
+            self.agent_overdue(visit)
+        elif visit.standing is not Standing.ENDED and visit.closing is None:
             visit.timed_out = True
             self.commands.append(CancelBody(visit.path))
 
@@ -116,7 +128,7 @@ class Clockwork(Core):
 
         def over() -> None:
             naps.pop(fact.key, None)
-            self._with_slot(visit, GoOn(visit.path, fact.key))
+            self.with_slot(visit, GoOn(visit.path, fact.key))
 
         naps[fact.key] = self.set_timer(self.at + fact.seconds, visit.path, "sleep", over)
         self._rest(visit)
@@ -184,10 +196,7 @@ class Clockwork(Core):
         wanted = amounts_of(fact.cost)
         if fact.cost is not None and not self._within_costs(visit, key, wanted):
             return
-        if any(wanted) and any(_compete(waiting, visit, wanted) for waiting in self.unfunded):
-            funded = False  # first come, first served
-        else:
-            funded = self._try_effect(visit, fact, wanted)
+        funded = not self.is_behind(visit, wanted) and self._try_effect(visit, fact, wanted)
         if not funded:
             funder = functools.partial(self._effect_funded, visit, fact, wanted)
             if self.wait_for_funds(visit, funder, wanted, key):
@@ -200,7 +209,7 @@ class Clockwork(Core):
             return True  # it is gone: nothing to wait for
         if not self._try_effect(visit, fact, wanted):
             if last:
-                self._with_slot(visit, self._refusal(visit, fact.key, wanted))
+                self.with_slot(visit, self._refusal(visit, fact.key, wanted))
             return last
         return True
 
@@ -223,27 +232,44 @@ class Clockwork(Core):
         return True
 
     def _try_effect(self, visit: Visit, fact: EffectRequested, wanted: Amounts) -> bool:
-        meter = visit.token.frame.meter
-        if meter.refusing(wanted) is not None:
+        if visit.token.frame.meter.refusing(wanted) is not None:
             return False
+        self.start_effect(visit, fact.key, fact.name, wanted, fact.cost)
+        self.with_slot(visit, GoOn(visit.path, fact.key))
+        return True
+
+    def is_behind(self, visit: Visit, wanted: Amounts) -> bool:
+        """Tell whether others are in line for what a visit wants: first come, first served."""
+        return bool(self.unfunded) and any(wanted) and any(_compete(found, visit, wanted) for found in self.unfunded)
+
+    def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
+        """Spend an effect's counts, reserve its tokens and money, and say that it has started."""
+        meter = visit.token.frame.meter
         counts, reserved = _parted(wanted)
         meter.spend(counts)
         if any(reserved):
             meter.reserve(reserved)
         self._attribute(visit, counts)
-        visit.flying[fact.key] = reserved
-        self.decisions.append(EffectStarted(visit.path, visit.turn, fact.key, fact.name, fact.cost))
-        self._with_slot(visit, GoOn(visit.path, fact.key))
-        return True
+        visit.flying[key] = reserved
+        self.decisions.append(EffectStarted(visit.path, visit.turn, key, name, cost))
+
+    def settle_unused(self, visit: Visit, key: str) -> None:
+        """Settle an effect that was allowed and has not begun."""
+        self._settle_effect(visit, key, Budget())
+
+    def refused_by(self, visit: Visit, meter: Meter, dimension: int, wish: str) -> Reason:
+        """Say that a meter refuses something."""
+        limit = meter.granted[dimension]
+        return self.refuse(visit.path, cast("Code", ADDITIVE[dimension]), None if limit is None else float(limit), wish)
 
     def _refusal(self, visit: Visit, key: str, wanted: Amounts) -> Command:
         refusing = visit.token.frame.meter.refusing(wanted)
         assert refusing is not None  # noqa: S101 - it has just refused
         meter, dimension = refusing
-        bound, limit, left = ADDITIVE[dimension], meter.granted[dimension], meter.free(dimension)
-        wish = f"{wanted[dimension]} of an effect"
-        self.refuse(visit.path, cast("Code", bound), None if limit is None else float(limit), wish)
-        return RefuseEffect(visit.path, key, bound, limit, wanted[dimension], left)
+        self.refused_by(visit, meter, dimension, f"{wanted[dimension]} of an effect")
+        return RefuseEffect(
+            visit.path, key, ADDITIVE[dimension], meter.granted[dimension], wanted[dimension], meter.free(dimension)
+        )
 
     def effect_finished(self, fact: EffectFinished) -> None:
         """Settle an effect with what it really used."""
@@ -251,9 +277,13 @@ class Clockwork(Core):
         if visit is None or (visit.turn, visit.attempt) != (fact.turn, fact.attempt):
             return
         if fact.key not in visit.flying:
-            self._withdrawn(visit, fact.key)
+            if visit.talk is None:
+                self._withdrawn(visit, fact.key)
             return
-        self._settle_effect(visit, fact.key, fact.usage)
+        self._settle_effect(visit, fact.key, _usage_of(fact))
+        if visit.talk is not None:
+            self.agent_effect(visit, fact)
+            return
         if self.unfunded and any(waiting.visit is visit for waiting in self.unfunded):
             self._rest(visit)  # else those whose effects it waits for could wait for its slot
 
@@ -303,9 +333,9 @@ class Clockwork(Core):
         self.unfunded.append(waiting)
         return True
 
-    def may_be_funded(self, visit: Visit) -> bool:
-        """Tell whether a node run that is lacking now may come back from what is in flight."""
-        return self._could_be_funded(Waiting(visit, bool, ONE_RUN, ""))
+    def may_be_funded(self, visit: Visit, wanted: Amounts = ONE_RUN) -> bool:
+        """Tell whether what is lacking now may come back from what is in flight."""
+        return self._could_be_funded(Waiting(visit, bool, wanted, ""))
 
     def _could_be_funded(self, waiting: Waiting) -> bool:
         """Tell whether everything lacking is held by effects in flight, or by calls under way that are not above it."""
@@ -348,6 +378,14 @@ class Clockwork(Core):
             if behind or not waiting.attempt(not self._could_be_funded(waiting)):
                 self.unfunded.insert(len(blocked), waiting)
                 blocked.append(waiting)
+
+
+def _usage_of(fact: EffectFinished) -> Budget | None:
+    """Return what an effect used: what it said, or what its reply says."""
+    reply = fact.result
+    if fact.usage is not None or not isinstance(reply, ModelReply) or reply.usage is None:
+        return fact.usage
+    return Budget(tokens=reply.usage.input_tokens + reply.usage.output_tokens, usd=reply.usage.usd)
 
 
 def _parted(wanted: Amounts) -> tuple[Amounts, Amounts]:

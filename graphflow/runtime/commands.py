@@ -7,7 +7,9 @@ from typing import Any, Literal
 from graphflow.events import record
 from graphflow.model.ids import Path
 from graphflow.model.state import State
+from graphflow.nodes.client import ModelClient, ModelRequest
 from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.tools import Tool
 
 
 @record
@@ -38,8 +40,44 @@ class StartBody:
 
 
 @record
+class CallModel:
+    """Send a request to a model, and report `EffectFinished` with its reply."""
+
+    path: Path
+    turn: int
+    attempt: int
+    key: str
+    client: ModelClient
+    request: ModelRequest
+    group: int
+
+
+@record
+class CallTool:
+    """Run a tool, and report `EffectFinished` with what the model is told."""
+
+    path: Path
+    turn: int
+    attempt: int
+    key: str
+    tool: Tool
+    call_id: str
+    arguments: dict[str, Any]
+    context: Any
+    group: int
+
+
+@record
+class CancelCall:
+    """Cancel one call of an agent, of a tool that took too long."""
+
+    path: Path
+    key: str
+
+
+@record
 class CancelBody:
-    """Cancel a body, its effects and its sleep."""
+    """Cancel a body, its effects and its sleep; for an agent, everything that it has under way."""
 
     path: Path
 
@@ -101,5 +139,6 @@ class EndRun:
 
 
 Command = (
-    OpenGroup | CloseGroup | StartBody | CancelBody | AskHook | GoOn | RefuseEffect | SetTimer | DropTimer | EndRun
-)
+    OpenGroup | CloseGroup | StartBody | CallModel | CallTool | CancelCall | CancelBody | AskHook | GoOn | RefuseEffect
+    | SetTimer | DropTimer | EndRun
+)  # fmt: skip

@@ -9,23 +9,29 @@ that cross from one to another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from pydantic import BaseModel
+
 from graphflow.errors import InternalError
-from graphflow.events import Decision, Failure, Refused, TimerPurpose, TimerSet
+from graphflow.events import Decision, EffectFinished, Failure, Refused, TimerPurpose, TimerSet
 from graphflow.graphs.compiled import Edge, Out
-from graphflow.model.contract import Code, Reason
+from graphflow.model.budget import Budget
+from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
+from graphflow.model.outcome import Call
 from graphflow.model.state import Left, State
 from graphflow.runtime.commands import Command, SetTimer
 from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
+    Asked,
     Closing,
     Counters,
     Frame,
     Inbox,
     Scope,
+    ThreadLog,
     Token,
     Trouble,
     Visit,
@@ -45,7 +51,7 @@ class Core:
         self.at = 0.0
         self.root: Frame | None = None
         self.visits: dict[Path, Visit] = {}
-        self.questions: dict[str, Visit] = {}
+        self.questions: dict[str, Asked] = {}
         self.scopes: dict[int, Scope] = {}
         self.next_scope = 1
         self.timers: dict[int, Callable[[], None]] = {}
@@ -94,9 +100,13 @@ class Core:
         frame = token.frame
         meter = frame.meter
         snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
+        log = token.thread or (frame.thread if token.scope is None else thread_above(token))
         return State(
             token.context if context is None else context, inbox, path, turn, frame.depth,
-            (_left, snapshot, frame, token.counters.total, token.counters.handoffs),
+            (
+                None if log is None else log.seen(), _left, snapshot, frame, token.counters.total,
+                token.counters.handoffs,
+            ),
         )  # fmt: skip
 
     def set_timer(self, at: float, path: Path, purpose: TimerPurpose, fire: Callable[[], None]) -> int:
@@ -182,6 +192,58 @@ class Core:
         """Retry a visit, or let it fail (visits)."""
         raise NotImplementedError
 
+    def stop_at_bound(self, visit: Visit, reason: Reason, offers: tuple[Report, ...]) -> None:
+        """End a visit that a bound has stopped, with what it can offer (visits)."""
+        raise NotImplementedError
+
+    def agent_begins(self, visit: Visit) -> None:
+        """Begin an attempt of an agent (agents)."""
+        raise NotImplementedError
+
+    def agent_turn(self, visit: Visit) -> None:
+        """Ask an agent's model, now that the visit holds a slot (agents)."""
+        raise NotImplementedError
+
+    def agent_effect(self, visit: Visit, fact: EffectFinished) -> None:
+        """Go on with what a model or a tool brought (agents)."""
+        raise NotImplementedError
+
+    def agent_answered(self, visit: Visit, position: int, value: object) -> None:
+        """Go on with a person's answer to a call of a turn (agents)."""
+        raise NotImplementedError
+
+    def agent_reports(self, visit: Visit) -> None:
+        """Give an agent's model the reports of its team (agents)."""
+        raise NotImplementedError
+
+    def agent_bound(self, visit: Visit, reason: Reason) -> None:
+        """Stop an agent at a bound, with what it can offer (agents)."""
+        raise NotImplementedError
+
+    def agent_overdue(self, visit: Visit) -> None:
+        """Let an agent's attempt fail because its turn took too long (agents)."""
+        raise NotImplementedError
+
+    def settle_turn(self, visit: Visit) -> None:
+        """See what is left to do in an agent's turn (agents)."""
+        raise NotImplementedError
+
+    def break_off(self, visit: Visit, trouble: Trouble) -> None:
+        """Cancel all that an agent has under way, then let its attempt fail (agents)."""
+        raise NotImplementedError
+
+    def cancel_agent(self, visit: Visit, closing: Closing) -> None:
+        """Cancel an agent with all that it has under way (agents)."""
+        raise NotImplementedError
+
+    def ask_team(self, visit: Visit, calls: Sequence[Call]) -> None:
+        """Let an agent's delegations of one turn start (calls)."""
+        raise NotImplementedError
+
+    def contract_of(self, frame: Frame) -> type[BaseModel] | None:
+        """Return the report that a callee owes its caller (frames)."""
+        raise NotImplementedError
+
     def forget(self, visit: Visit) -> None:
         """Forget a visit (visits)."""
         raise NotImplementedError
@@ -214,6 +276,18 @@ class Core:
         """Cancel what is left of a frame (failures)."""
         raise NotImplementedError
 
+    def cancel_child(self, frame: Frame, closing: Closing) -> None:
+        """Cancel a frame that a visit waits for (failures)."""
+        raise NotImplementedError
+
+    def wait_for(self, inner: Closing, outer: Closing) -> None:
+        """Let a wider cancellation wait for one that is under way (failures)."""
+        raise NotImplementedError
+
+    def end_cancelled(self, visit: Visit) -> None:
+        """End a visit that was cancelled (failures)."""
+        raise NotImplementedError
+
     def proceed(self, closing: Closing) -> None:
         """Go on if nothing is awaited any more (failures)."""
         raise NotImplementedError
@@ -228,6 +302,30 @@ class Core:
 
     def request_slot(self, visit: Visit) -> None:
         """Start a visit's body as soon as a slot is free (clockwork)."""
+        raise NotImplementedError
+
+    def with_slot(self, visit: Visit, command: Command) -> None:
+        """Let a visit go on as soon as it holds a slot (clockwork)."""
+        raise NotImplementedError
+
+    def time_turn(self, visit: Visit) -> None:
+        """Set the time that one turn of a node may take (clockwork)."""
+        raise NotImplementedError
+
+    def is_behind(self, visit: Visit, wanted: Amounts) -> bool:
+        """Tell whether others are in line for what a visit wants (clockwork)."""
+        raise NotImplementedError
+
+    def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
+        """Pay for an effect and say that it has started (clockwork)."""
+        raise NotImplementedError
+
+    def settle_unused(self, visit: Visit, key: str) -> None:
+        """Settle an effect that was allowed and has not begun (clockwork)."""
+        raise NotImplementedError
+
+    def refused_by(self, visit: Visit, meter: Meter, dimension: int, wish: str) -> Reason:
+        """Say that a meter refuses something (clockwork)."""
         raise NotImplementedError
 
     def free_slot(self, visit: Visit) -> None:
@@ -252,8 +350,8 @@ class Core:
         """Wait until something in flight settles, if that could help (clockwork)."""
         raise NotImplementedError
 
-    def may_be_funded(self, visit: Visit) -> bool:
-        """Tell whether a node run that is lacking now may come back from what is in flight (clockwork)."""
+    def may_be_funded(self, visit: Visit, wanted: Amounts = ONE_RUN) -> bool:
+        """Tell whether what is lacking now may come back from what is in flight (clockwork)."""
         raise NotImplementedError
 
     def route(self, token: Token, out: Any, inbox: Inbox, path: Path, context: Any) -> Any:
@@ -323,6 +421,28 @@ def _left(snapshot: Snapshot, frame: Frame, hops: int, handoffs: int) -> Left:
         None if graph.max_hops is None else graph.max_hops - hops,
         None if graph.max_handoffs is None else graph.max_handoffs - handoffs,
     )
+
+
+def thread_above(token: Token) -> ThreadLog | None:
+    """Return the thread that a token in a scope stands in, if there is one yet."""
+    around: Token | None = token
+    while around is not None:
+        if around.thread is not None:
+            return around.thread
+        around = around.scope.token if around.scope is not None else None
+    return token.frame.thread
+
+
+def thread_of(token: Token) -> ThreadLog:
+    """Return the thread that a token speaks in: its frame's, or its branch's own."""
+    if token.scope is None:
+        if token.frame.thread is None:
+            token.frame.thread = ThreadLog()
+        return token.frame.thread
+    if token.thread is None:
+        above = thread_above(token)
+        token.thread = ThreadLog() if above is None else above.branch()
+    return token.thread
 
 
 def left_now(meter: Meter, frame: Frame, counters: Counters) -> Left:

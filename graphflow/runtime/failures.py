@@ -197,7 +197,8 @@ class Failures(Core):
                     close()
             closing.then()
 
-    def _end_cancelled(self, visit: Visit) -> None:
+    def end_cancelled(self, visit: Visit) -> None:
+        """End a visit that was cancelled."""
         if visit.started:
             self.end_visit(visit, "cancelled")
         else:
@@ -210,9 +211,9 @@ class Failures(Core):
         visit.closing = None
         visit.standing = Standing.ENDED
         if closing.open:
-            closing.after.insert(0, lambda: self._end_cancelled(visit))  # it may yet become a cancellation
+            closing.after.insert(0, lambda: self.end_cancelled(visit))  # it may yet become a cancellation
         else:
-            self._end_cancelled(visit)
+            self.end_cancelled(visit)
         closing.outstanding -= 1
         self.proceed(closing)
 
@@ -220,7 +221,7 @@ class Failures(Core):
         """Cancel every token and every late scope of a frame."""
         under_way, frame.closing = frame.closing, closing
         if under_way is not None and under_way is not closing and under_way.outstanding:
-            self._wait_for(under_way, closing)
+            self.wait_for(under_way, closing)
             return
         for scope in list(frame.detached):
             self._cancel_late(scope, closing)
@@ -241,7 +242,7 @@ class Failures(Core):
         """Cancel every live branch of a scope, and the late scopes inside it."""
         under_way, scope.closing = scope.closing, closing
         if under_way is not None and under_way is not closing and under_way.outstanding:
-            self._wait_for(under_way, closing)
+            self.wait_for(under_way, closing)
             return
         for late in [found for found in scope.token.frame.detached if _inside(found, scope)]:
             scope.token.frame.detached.remove(late)
@@ -249,7 +250,7 @@ class Failures(Core):
         for token in list(scope.live.values()):
             self._cancel_token(token, closing)
 
-    def _wait_for(self, inner: Closing, outer: Closing) -> None:
+    def wait_for(self, inner: Closing, outer: Closing) -> None:
         """Let a wider cancellation wait for one that is under way; what would have followed that one is void."""
 
         def joined() -> None:
@@ -266,6 +267,11 @@ class Failures(Core):
             return
         visit = token.visit
         if visit is None or visit.standing is Standing.ENDED:
+            if visit is not None and visit.talk is not None and visit.closing is not None:
+                self.cancel_agent(visit, closing)  # what it had under way is being cancelled already
+            return
+        if visit.talk is not None and visit.standing in (Standing.RUNNING, Standing.SUSPENDED, Standing.PAUSED):
+            self.cancel_agent(visit, closing)
             return
         match visit.standing:
             case Standing.RUNNING:
@@ -276,17 +282,19 @@ class Failures(Core):
             case Standing.SUSPENDED:
                 for state in visit.batch:
                     if state.frame is not None and not state.done:
-                        self._cancel_child(state.frame, closing)
+                        self.cancel_child(state.frame, closing)
             case Standing.NESTED if visit.frame is not None:
-                self._cancel_child(visit.frame, closing)
+                self.cancel_child(visit.frame, closing)
             case Standing.PAUSED:
-                self.questions.pop(visit.question, None)
+                for question in [name for name, asked in self.questions.items() if asked.visit is visit]:
+                    del self.questions[question]
             case Standing.NESTED | Standing.UNFUNDED:
                 pass  # nothing of it runs
         visit.standing = Standing.ENDED  # nothing that was put off for it goes on
-        closing.after.append(lambda: self._end_cancelled(visit))
+        closing.after.append(lambda: self.end_cancelled(visit))
 
-    def _cancel_child(self, frame: Frame, closing: Closing) -> None:
+    def cancel_child(self, frame: Frame, closing: Closing) -> None:
+        """Cancel a frame that a visit waits for, and close it when everything in it has ended."""
         self.cancel_frame(frame, closing)
         closing.after.append(lambda: self.close_frame(frame))
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphflow.errors import ContractError
-from graphflow.events import FrameClosed, FrameOpened, Granted
+from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, rules_of
@@ -18,8 +18,8 @@ from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
 from graphflow.runtime.core import Core
-from graphflow.runtime.ledger import ONE_RUN, Meter
-from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, Token, Visit, Written, alive
+from graphflow.runtime.ledger import ONE_RUN, Meter, amounts_of
+from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, ThreadLog, Token, Visit, Written, alive
 
 
 class Frames(Core):
@@ -27,16 +27,26 @@ class Frames(Core):
 
     # --- opening ---
 
-    def open_root(self, graph: Graph[Any], context: Context, budget: Budget) -> None:
-        """Open the root's frame and let its token begin."""
+    def open_root(self, graph: Graph[Any], context: Context, budget: Budget, after: Earlier | None) -> None:
+        """Open the root's frame and let its token begin; what an earlier run said and spent counts on."""
         meter = Meter((), budget)
         tables = graph.compiled
         frame = Frame((), tables, rules_of(graph.context), meter, 0, graph.max_depth, Counters())
         self.root = frame
+        if after is not None:
+            self._continue(frame, after)
         self._set_aside(frame)
         if budget.seconds is not None:
             self.deadline = budget.seconds
         self._begin_frame(frame, context, (), None)
+
+    def _continue(self, frame: Frame, after: Earlier) -> None:
+        """Go on with the thread and the spending of an earlier run."""
+        frame.meter.spend(amounts_of(after.spent))
+        self.spent_by_node = {name: list(amounts_of(spent)) for name, spent in after.by_node.items()}
+        self.spent_by_edge = {name: list(amounts_of(spent)) for name, spent in after.by_edge.items()}
+        calls = {call.id for message in after.thread for call in message.calls}
+        frame.thread = ThreadLog(list(after.thread), calls, active=after.active)
 
     def _begin_frame(self, frame: Frame, context: Any, inbox: Inbox, updates: list[Written] | None) -> None:
         """Put a graph frame's token at START and let it go."""
@@ -63,6 +73,7 @@ class Frames(Core):
         frame = Frame(path, graph.compiled, rules_of(graph.context), meter, depth, left, Counters())
         frame.owner = visit
         frame.edge = visit.edge.name
+        frame.allowed, frame.granted, frame.denies = outer.allowed, outer.granted, outer.denies
         self._set_aside(frame)
         self._set_deadline(frame, graph)
         return frame
@@ -205,6 +216,14 @@ class Frames(Core):
         if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
             self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
 
+    @staticmethod
+    def contract_of(frame: Frame) -> type[BaseModel] | None:
+        """Return the report that a callee owes its caller; None for a frame that is no callee node's."""
+        if not frame.is_node or frame.owner is None:
+            return None
+        edge = frame.owner.batch[frame.call].edge
+        return edge.contract.report if edge is not None and edge.contract is not None else Report
+
     def checked_report(self, frame: Frame, value: Any) -> Any:
         """Return a value as the report that a callee frame's edge asks for.
 
@@ -214,8 +233,7 @@ class Frames(Core):
         owner = frame.owner
         assert owner is not None  # noqa: S101 - a callee has a caller
         edge = owner.batch[frame.call].edge
-        contract = edge.contract if edge is not None else None
-        wanted: type[BaseModel] = contract.report if contract is not None else Report
+        wanted = self.contract_of(frame) or Report
         if isinstance(value, wanted):
             return value
         if isinstance(value, Report) and value.status == "failed":

@@ -21,6 +21,7 @@ from graphflow.events import (
     Before,
     CancelRequested,
     Clock,
+    Earlier,
     Event,
     Fact,
     Journal,
@@ -169,8 +170,7 @@ class Run(Generic[C]):
             report = Report.failed(ended.reason)
         return Result(
             ended.status, ended.reason, output, fold.context, report, self.questions, tuple(fold.troubles),
-            tuple(fold.refusals),
-            self.spent, self.run_id,
+            tuple(fold.refusals), self.spent, self.run_id, fold.thread, fold.active,
         )  # fmt: skip
 
     @property
@@ -188,8 +188,8 @@ class Run(Generic[C]):
     def questions(self) -> tuple[Question, ...]:
         """What the run asks now, in order of their ids."""
         return tuple(
-            Question(visit.question, path_text(visit.path), visit.asked, visit.schema)
-            for _, visit in sorted(self._runner.fold.questions.items())
+            Question(name, path_text(asked.visit.path), asked.text, asked.schema)
+            for name, asked in sorted(self._runner.fold.questions.items())
         )
 
     def answer(self, question: str, value: Any) -> None:
@@ -203,12 +203,12 @@ class Run(Generic[C]):
             UsageError: if there is no such question.
             ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
         """
-        visit = self._runner.fold.questions.get(question)
-        if visit is None or self._session is None:
+        asked = self._runner.fold.questions.get(question)
+        if asked is None or self._session is None:
             known = ", ".join(repr(found.id) for found in self.questions) or "none"
             msg = f"the run {self.run_id!r} has no open question {question!r}; open are: {known}."
             raise UsageError(msg)
-        schema: Any = Json if visit.schema is None else visit.schema
+        schema: Any = Json if asked.schema is None else asked.schema
         fact = AnswerGiven(question, TypeAdapter(schema).validate_python(value))
         if self._session.is_set():
             self._begin(fact)
@@ -269,6 +269,7 @@ def start(
     journal: Journal | None = None,
     clock: Clock | None = None,
     run_id: str | None = None,
+    after: Result[C] | None = None,
 ) -> _Starting[C]:
     """Begin a run and give a handle on it.
 
@@ -290,12 +291,13 @@ def start(
     from graphflow.runtime.runner import Runner
 
     require_runnable(graph)
+    earlier = None if after is None else _earlier(after)
     chosen = run_id or new_run_id()
 
     def make(fingerprint: str, *, keep: bool) -> Run[C]:
         first = RunStarted(
             chosen, graph.name, fingerprint, context, _merged(graph.budget, budget), max_parallel,
-            before is not None, time.time(),
+            before is not None, time.time(), earlier,
         )  # fmt: skip
         runner = Runner(
             graph, chosen, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
@@ -344,6 +346,7 @@ async def run(
     journal: Journal | None = None,
     clock: Clock | None = None,
     run_id: str | None = None,
+    after: Result[C] | None = None,
 ) -> Result[C]:
     """Run a graph to its end.
 
@@ -358,6 +361,7 @@ async def run(
         journal: where the records are kept, or None to keep them nowhere.
         clock: where time comes from; tests use `ManualClock`.
         run_id: the run's id; a new one by default.
+        after: the result of the last message of a chat: its thread goes on, and what it spent counts on.
 
     Returns:
         The result. Failures that the library finds, bounds and questions are results too.
@@ -370,7 +374,7 @@ async def run(
     """
     starting = start(
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
-        listeners=listeners, journal=journal, clock=clock, run_id=run_id,
+        listeners=listeners, journal=journal, clock=clock, run_id=run_id, after=after,
     )  # fmt: skip
     return await _to_the_end(starting)
 
@@ -394,6 +398,7 @@ def run_sync(
     journal: Journal | None = None,
     clock: Clock | None = None,
     run_id: str | None = None,
+    after: Result[C] | None = None,
 ) -> Result[C]:
     """Run a graph to its end from code that is not async; `backend` is "asyncio" or "trio", the rest as in `run`.
 
@@ -405,7 +410,7 @@ def run_sync(
         raise UsageError(msg)
     starting = start(  # outside the loop, so that the graph's checks do not hold it up
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
-        listeners=listeners, journal=journal, clock=clock, run_id=run_id,
+        listeners=listeners, journal=journal, clock=clock, run_id=run_id, after=after,
     )  # fmt: skip
     return anyio.run(_to_the_end, starting, backend=backend)
 
@@ -417,6 +422,23 @@ def in_a_loop() -> bool:
         return True
     running: object = getattr(asyncio, "_get_running_loop", lambda: None)()  # the one that does not raise
     return running is not None
+
+
+def _earlier(after: Result[Any]) -> Earlier:
+    """Return what a run continues.
+
+    Raises:
+        UsageError: if it is no result, or that of a run that is not over.
+    """
+    given: object = after
+    if not isinstance(given, Result):
+        msg = f"run(after={after!r}): the Result of an earlier run is needed."
+        raise UsageError(msg)
+    if after.status == "waiting":
+        msg = f"run(after=...): the run {after.run_id!r} waits for people: answer its questions, or cancel it."
+        raise UsageError(msg)
+    spent = after.spent
+    return Earlier(after.run_id, after.thread, after.active, spent.total, spent.by_node, spent.by_edge)
 
 
 def _merged(own: Budget | None, given: Budget | None) -> Budget:

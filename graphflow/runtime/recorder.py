@@ -20,6 +20,7 @@ from graphflow.events import (
     Listener,
     ListenerFailed,
     Record,
+    TextDelta,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.advance import Fold
@@ -154,6 +155,17 @@ class Recorder:
             for event in entry.events(self.run_id):
                 if not self._heard(number, event):
                     break
+
+    def say(self, body: TextDelta) -> None:
+        """Tell whoever listens something that no journal keeps."""
+        if self._ended or self._stopping:
+            return
+        event = Event(self.run_id, self.seq, self._active(), body)
+        if self.records is not None:
+            self.records.append(event)
+            self._tell()
+        for number in tuple(self._listeners):
+            self._heard(number, event)
 
     def _heard(self, number: int, event: Event) -> bool:
         """Tell a listener something; one that raises hears nothing more."""

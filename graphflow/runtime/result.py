@@ -12,6 +12,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.thread import Thread
 from graphflow.runtime.ledger import Amount, budget_of
 
 C_co = TypeVar("C_co", bound=Context, covariant=True)
@@ -90,6 +91,8 @@ class Result(Generic[C_co]):
         refused: what a bound refused on the way: calls, hops, retries, effects. It does not make a run partial.
         spent: what was spent, in all, by node and by edge.
         run_id: the run's id.
+        thread: what was said in the graph's own thread, agents in branches, teams and inner graphs left out.
+        active: the agent that spoke last there, or None.
     """
 
     status: RunStatus
@@ -102,6 +105,8 @@ class Result(Generic[C_co]):
     refused: tuple[Reason, ...]
     spent: Spending
     run_id: str
+    thread: Thread = ()
+    active: str | None = None
 
     def __repr__(self) -> str:
         """Show status, reason and id; never what a context or an output holds."""

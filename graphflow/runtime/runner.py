@@ -13,12 +13,13 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context as ContextVars
 from contextvars import copy_context
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 from anyio.abc import TaskGroup
@@ -28,21 +29,28 @@ from graphflow.events import (
     Before,
     CancelRequested,
     Clock,
+    EffectFinished,
     Fact,
+    Failure,
     HookAnswered,
     Journal,
     Listener,
     NodeReturned,
+    TextDelta,
     Warned,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
+from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited
 from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, current_task, resumed
 from graphflow.runtime.commands import (
     AskHook,
+    CallModel,
+    CallTool,
     CancelBody,
+    CancelCall,
     CloseGroup,
     Command,
     DropTimer,
@@ -56,6 +64,12 @@ from graphflow.runtime.commands import (
 from graphflow.runtime.core import failure_of, left_now
 from graphflow.runtime.timekeeper import Timekeeper
 from graphflow.runtime.visits import BOUNDS
+
+Work = StartBody | AskHook | CallModel | CallTool
+WORK = frozenset({StartBody, AskHook, CallModel, CallTool})
+"""The commands that a worker takes."""
+
+_CANCELLED = Failure("cancelled", "it was cancelled", (), "cancelled")
 
 THREADS = 40
 """How many sync bodies of one run may hold a thread at once, besides those that have a timeout."""
@@ -75,7 +89,7 @@ class Group:
     def __init__(self, number: int, parent: Group | None) -> None:
         """Begin without tasks: it is hosted when there is something to run."""
         self.number, self.parent = number, parent
-        self.ready: deque[StartBody | AskHook] = deque()
+        self.ready: deque[Work] = deque()
         self.takers = 0  # workers that will look at `ready` before they end
         self.tasks: TaskGroup | None = None
         self.hosted = False
@@ -119,7 +133,10 @@ class Runner(Timekeeper):
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._bodies: dict[Path, Body] = {}
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
-        self._swallowing: dict[int, Body] = {}  # by local timer
+        self._calling: dict[Path, dict[str, AgentCall | None]] = {}  # of agents, by key; None before a worker takes it
+        self._doomed_calls: set[tuple[Path, str]] = set()  # calls that were cancelled before a worker took them
+        self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
+        self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
         self._host_task: Any = None  # asyncio's
@@ -203,7 +220,7 @@ class Runner(Timekeeper):
     def _carry_out(self, commands: list[Command]) -> None:
         for command in commands:
             kind = type(command)
-            if kind is StartBody or kind is AskHook:
+            if kind in WORK:
                 self._push(self._groups[command.group], command)  # type: ignore[union-attr, arg-type]  # told apart by class
             else:
                 self._other(command)
@@ -222,10 +239,15 @@ class Runner(Timekeeper):
                     body.answer(command)
             case CancelBody():
                 body = self._bodies.get(command.path)
-                if body is None:
-                    self._doomed.add(command.path)
-                else:
+                if body is not None:
                     self._cancel(body)
+                elif command.path in self._calling:
+                    for key in tuple(self._calling[command.path]):
+                        self._cancel_call(command.path, key)
+                else:
+                    self._doomed.add(command.path)
+            case CancelCall():
+                self._cancel_call(command.path, command.key)
             case SetTimer():
                 self._set_timer(command)
             case DropTimer():
@@ -236,8 +258,10 @@ class Runner(Timekeeper):
                 msg = f"{command!r} is no command"
                 raise InternalError(msg)
 
-    def _push(self, group: Group, command: StartBody | AskHook) -> None:
+    def _push(self, group: Group, command: Work) -> None:
         self._awake += 1
+        if isinstance(command, CallModel | CallTool):
+            self._calling.setdefault(command.path, {})[command.key] = None
         group.ready.append(command)
         if not group.takers:
             self._need_worker(group)
@@ -296,10 +320,14 @@ class Runner(Timekeeper):
         turns = 0
         while ready:
             command = ready.popleft()
-            if type(command) is AskHook:
-                await self._ask(group, command)
+            kind = type(command)
+            if kind is AskHook:
+                await self._ask(group, command)  # type: ignore[arg-type]  # told apart by class
             else:
-                await self._body(group, command, scope)  # type: ignore[arg-type]  # told apart by class
+                if kind is StartBody:
+                    await self._body(group, command, scope)  # type: ignore[arg-type]  # told apart by class
+                else:
+                    await self._call(group, command, scope)  # type: ignore[arg-type]  # told apart by class
                 if scope.cancel_called:
                     return False
             turns += 1
@@ -338,7 +366,9 @@ class Runner(Timekeeper):
             else:
                 waited = True
                 self._hand_over(group)
-                outcome = await self._in_thread(body, command)
+                node = command.node
+                args = (command.state, body) if node.wants_step else (command.state,)
+                outcome = await self._in_thread(body, lambda: node.fn(*args), node.timeout)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
             if not isinstance(error, BoundHit):  # a bound is a result, never raised
                 self.errors[path] = error
@@ -371,7 +401,7 @@ class Runner(Timekeeper):
         args = (command.state, body) if node.wants_step else (command.state,)
         coroutine = around.run(node.fn, *args)
         if not inspect.iscoroutine(coroutine):
-            coroutine = _awaited(coroutine)
+            coroutine = awaited(coroutine)
         began = time.perf_counter()
         try:
             return False, around.run(coroutine.send, None), around, coroutine
@@ -380,18 +410,28 @@ class Runner(Timekeeper):
         finally:
             body.blocked = time.perf_counter() - began
 
-    async def _stopped(self, body: Body, error: BaseException) -> BaseException | None:
-        """Return the cancellation of a body; None when what it raised ends the run instead."""
+    async def _stopped(self, body: Body | AgentCall, error: BaseException) -> BaseException | None:
+        """Return the cancellation of a body or a call; None when what it raised ends the run instead."""
         if not isinstance(error, cancelled_classes()):
-            self._bodies.pop(body.path, None)
+            self._forget(body)
             self._crashed(error)
             return None
         if self.crash is not None:
-            self._bodies.pop(body.path, None)
+            self._forget(body)
             raise error
         if not body.cancelled and self._is_hosts(error):
             await self.record(CancelRequested("its host"))
         return error
+
+    def _forget(self, body: Body | AgentCall) -> None:
+        body.ended = True
+        if isinstance(body, Body):
+            self._bodies.pop(body.path, None)
+            return
+        calls = self._calling.get(body.path, {})
+        calls.pop(body.key, None)
+        if not calls:
+            self._calling.pop(body.path, None)
 
     def _is_hosts(self, error: BaseException) -> bool:
         """Tell whether a cancellation is that of the task that runs this session, such as when a loop ends."""
@@ -399,25 +439,119 @@ class Runner(Timekeeper):
             return isinstance(error, anyio.get_cancelled_exc_class())
         return bool(self._host_task.cancelling())
 
-    async def _in_thread(self, body: Body, command: StartBody) -> Any:
-        node = command.node
+    async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], timeout: float | None) -> Any:
         body.thread = True
         around = self._context.copy()
         sniffio = sys.modules.get("sniffio")
         if sniffio is not None:  # a worker thread runs no loop: a body may start one of its own there
             around.run(sniffio.current_async_library_cvar.set, None)
-        args = (command.state, body) if node.wants_step else (command.state,)
         # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
-        limiter = self._unlimited if node.timeout is not None else self._threads
+        limiter = self._unlimited if timeout is not None else self._threads
         try:
-            return await anyio.to_thread.run_sync(
-                lambda: around.run(node.fn, *args), abandon_on_cancel=True, limiter=limiter
-            )
+            return await anyio.to_thread.run_sync(lambda: around.run(fn), abandon_on_cancel=True, limiter=limiter)
         except cancelled_classes():
             self._threads.total_tokens += limiter is self._threads  # its thread may go on for ever, and hold its place
             raise
 
-    async def _warn(self, body: Body, cancelled: BaseException | None) -> None:
+    # --- calls of agents ---
+
+    async def _call(self, group: Group, command: CallModel | CallTool, scope: anyio.CancelScope) -> None:
+        """Call a model or a tool, and record what became of it."""
+        path, key = command.path, command.key
+        call = AgentCall(self, command, scope)
+        if (path, key) in self._doomed_calls:
+            self._doomed_calls.discard((path, key))
+            self._forget(call)
+            await self._call_ended(call, None, _CANCELLED)
+            self.awake(-1)
+            return
+        self._calling[path][key] = call
+        found, failure, waited = None, None, False
+        cancelled: BaseException | None = None
+        try:
+            if call.is_sync:
+                waited = True
+                self._hand_over(group)
+                timeout = command.tool.timeout if isinstance(command, CallTool) else None
+                found = await self._in_thread(call, call.start, timeout)
+            else:
+                around = self._context.copy()
+                coroutine = around.run(lambda: as_coroutine(call.start()))
+                over, item = self._stretch(call, around, coroutine)
+                if over:
+                    found = item
+                else:
+                    waited = True
+                    self._hand_over(group)
+                    found = await resumed(call, around, coroutine, item)
+            found, failure = call.outcome(found)
+        except Exception as error:  # noqa: BLE001 - whatever a model or a tool raises is a fact
+            if call.keeps_errors:
+                self.errors[path] = error
+            failure = failure_of(error)
+        except BaseException as error:  # noqa: BLE001 - told apart there
+            cancelled = await self._stopped(call, error)
+            if cancelled is None:
+                return
+            failure = _CANCELLED
+        if waited:
+            group.takers += 1
+        self._forget(call)
+        if call.cancelled or call.blocked > BLOCKED:
+            await self._warn(call, cancelled)
+        await self._call_ended(call, found, failure)
+        self.awake(-1)
+        if cancelled is not None and scope.cancel_called:
+            raise cancelled
+
+    async def _call_ended(self, call: AgentCall, found: Any, failure: Failure | None) -> None:
+        command = call.command
+        await self.record(
+            EffectFinished(command.path, command.turn, command.attempt, command.key, found, failure)
+        )
+
+    @staticmethod
+    def _stretch(call: AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
+        """Run a coroutine until it has ended (True, and what it returned) or waits (False, and for what)."""
+        began = time.perf_counter()
+        try:
+            return False, around.run(coroutine.send, None)
+        except StopIteration as stop:
+            return True, stop.value
+        finally:
+            call.blocked = time.perf_counter() - began
+
+    def _cancel_call(self, path: Path, key: str) -> None:
+        calls = self._calling.get(path, {})
+        if key not in calls:
+            return
+        call = calls[key]
+        if call is None:
+            self._doomed_calls.add((path, key))
+        else:
+            call.cancel()
+            self._swallowing[self._set_local_timer(SWALLOWED)] = call
+
+    async def nap(self, seconds: float) -> None:
+        """Let a tool sleep on the run's clock."""
+        timer = self._set_local_timer(seconds)
+        event = self._naps[timer] = anyio.Event()
+        self.awake(-1)
+        try:
+            await event.wait()
+        finally:
+            if self._naps.pop(timer, None) is not None:
+                self._dropped.add(timer)
+                self.awake(1)
+
+    def heard(self, path: Path, turn: int, text: str) -> None:
+        """Let a piece of a model's reply be heard; the journal does not keep it."""
+        if threading.get_ident() == self.thread:
+            self.say(TextDelta(path, turn, text))
+        else:
+            anyio.from_thread.run_sync(self.say, TextDelta(path, turn, text))
+
+    async def _warn(self, body: Body | AgentCall, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""
         path = body.path
         shown = path_text(path)
@@ -437,9 +571,14 @@ class Runner(Timekeeper):
         self._swallowing[self._set_local_timer(SWALLOWED)] = body
 
     async def _local_due(self, timer: int) -> None:
-        """Report a body that goes on long after it was cancelled."""
+        """Wake a tool that sleeps, or report a body that goes on long after it was cancelled."""
+        nap = self._naps.pop(timer, None)
+        if nap is not None:
+            self.awake(1)
+            nap.set()
+            return
         body = self._swallowing.pop(timer)
-        if self._bodies.get(body.path) is body:
+        if not body.ended:
             text = f"{path_text(body.path)!r} was cancelled {SWALLOWED:g} s ago and goes on"
             await self._warned(body.path, "cancel_swallowed", text)
 
@@ -475,14 +614,27 @@ class Runner(Timekeeper):
 
     # --- what a body asks ---
 
+    def resource(self, path: Path, kind: type[Any]) -> Any:
+        """Return the one resource of a class.
+
+        Raises:
+            UsageError: if the run has none of that class, or several.
+        """
+        found = [resource for resource in self.resources if isinstance(resource, kind)]
+        if len(found) != 1:
+            given = ", ".join(type(resource).__name__ for resource in self.resources) or "none"
+            count = "none" if not found else f"{len(found)}"
+            msg = (
+                f"{path_text(path)!r} asked for a resource of class {kind.__name__}, and the run has {count} of it"
+                f" (given: {given}). Give exactly one: run(..., resources=[...])."
+            )
+            raise UsageError(msg)
+        return found[0]
+
     def left(self, path: Path) -> Left:
         """Return what remains for a visit now."""
         visit = self.fold.visits[path]
         return left_now(visit.token.frame.meter, visit.token.frame, visit.token.counters)
-
-
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 def _bound_of(error: Exception) -> tuple[str, float | None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from graphflow.events import EdgeName, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
@@ -15,6 +15,11 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
+from graphflow.model.thread import Thread, ThreadMessage, ToolCall
+from graphflow.nodes.agent import Deny
+from graphflow.nodes.client import ToolSpec
+from graphflow.nodes.tools import AskUser, Tool
+from graphflow.runtime.asking import Offer
 from graphflow.runtime.commands import Command
 from graphflow.runtime.ledger import Amounts, Meter
 
@@ -52,6 +57,51 @@ class Trouble(NamedTuple):
     timed_out: bool = False
 
 
+class Seen(NamedTuple):
+    """A thread as it stood at a moment: it only grows, so its length is enough."""
+
+    items: list[ThreadMessage]
+    length: int
+    active: str | None
+
+    def up_to_now(self) -> Thread:
+        """Return what had been said."""
+        return tuple(self.items[: self.length])
+
+
+@dataclass(slots=True, eq=False)
+class ThreadLog:
+    """The thread of a frame, or of a branch in it.
+
+    Attributes:
+        items: what was said, in order; it only grows.
+        ids: the ids of all calls, so that each is unique.
+        finals: what each agent answered last, so that it is not shown twice to who follows.
+        user: what the user said last, or what the frame was asked; None before an agent needed it.
+        user_at: the position of that message.
+        noted: the id of the call that made the last handoff, if an agent made it.
+        active: the agent that spoke last.
+    """
+
+    items: list[ThreadMessage] = field(default_factory=_list)
+    ids: set[str] = field(default_factory=set[str])
+    finals: dict[str, Any] = field(default_factory=_table)
+    user: ThreadMessage | None = None
+    user_at: int = -1
+    noted: str = ""
+    active: str | None = None
+
+    def branch(self) -> ThreadLog:
+        """Return the thread of a branch: what it says stays in it."""
+        return ThreadLog(
+            list(self.items), set(self.ids), dict(self.finals), self.user, self.user_at, self.noted, self.active
+        )
+
+    def seen(self) -> Seen:
+        """Return the thread as it stands."""
+        return Seen(self.items, len(self.items), self.active)
+
+
 @dataclass(slots=True, eq=False)
 class Counters:
     """What bounds are counted on: one for each activation of a graph and for each lane of a map."""
@@ -61,6 +111,7 @@ class Counters:
     total: int = 0
     handoffs: int = 0
     trail: list[str] = field(default_factory=_list)  # who handed over to whom, for the reason of a bound
+    watch: Any = None  # what the detectors of a graph have seen
 
 
 class Standing(enum.Enum):
@@ -125,6 +176,10 @@ class Frame:
     due: float = 0.0  # when the timer fires
     left: float | None = None  # what is left of the timeout while the frame only waits for answers
     deadline: int | None = None  # the timer of its graph's `Budget(seconds=)`
+    thread: ThreadLog | None = None  # made when an agent first speaks in it
+    allowed: frozenset[str] | None = None  # the tools that its agents may use, by the rights of those above it
+    granted: frozenset[str] = frozenset()  # those of them that an edge grants
+    denies: tuple[Deny, ...] = ()  # of those above it
 
 
 @dataclass(slots=True, eq=False)
@@ -144,6 +199,7 @@ class Token:
     inbox: Inbox = ()
     visit: Visit | None = None
     inner: Scope | None = None  # the scope that this token waits for
+    thread: ThreadLog | None = None  # a branch's own
 
 
 @dataclass(slots=True, eq=False)
@@ -208,11 +264,115 @@ class Visit:
     slot: bool = False  # whether it holds one of the run's slots
     naps: dict[str, int] | None = None  # the timers of its sleeps by key, this turn
     due: list[Command] | None = None  # what its body may go on with once it holds a slot
-    question: str = ""
-    asked: str = ""
-    schema: Any = None
     flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
+    talk: Talk | None = None  # an agent's
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """An open question to a person."""
+
+    visit: Visit
+    text: str
+    schema: Any
+    position: int = -1  # of the call that asks, for an agent
+
+
+@dataclass(slots=True, eq=False)
+class Wish:
+    """One call of a model's turn, until it has its result.
+
+    Attributes:
+        call: what the model asked for, with an id of its own.
+        kind: what becomes of it; "none" for one that is answered at once, as an unknown name.
+        tool: the tool, for "tool" and "person".
+        arguments: what it is called with.
+        edge: the edge, for "ask" and "transfer".
+        result: what the model is told, once it is known.
+        failed: whether the result says that it failed.
+        under_way: whether it runs, or waits for something to run.
+        attempt: how often its tool has been tried again.
+        timer: the timer of its `timeout=`.
+        due: when its `timeout=` is over.
+        late: whether it was stopped because of that.
+        asked: whether a person was asked about it.
+        approved: whether a person has let it run.
+        source: who the result is from, for a report.
+    """
+
+    call: ToolCall
+    kind: Literal["tool", "person", "ask", "transfer", "none"]
+    tool: Tool | AskUser | None = None
+    arguments: dict[str, Any] = field(default_factory=_table)
+    edge: Edge | None = None
+    result: str | None = None
+    failed: bool = False
+    under_way: bool = False
+    attempt: int = 0
+    timer: int | None = None
+    due: float = 0.0
+    late: bool = False
+    asked: bool = False
+    approved: bool = False
+    source: str = ""
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether a person must say something before it can be done."""
+        return self.kind == "person" or (isinstance(self.tool, Tool) and self.tool.approval and not self.approved)
+
+
+@dataclass(slots=True, eq=False)
+class Talk:
+    """An agent's visit: what it sees, what it has said, and the turn that it is in.
+
+    Attributes:
+        log: the thread that it speaks in.
+        system: its system text.
+        view: what of the thread it saw when it was entered, and what arrived.
+        offers: its tools, team and peers.
+        specs: these, as its model sees them.
+        schema: the JSON schema of its text, or "".
+        kind: the type that its answer must have.
+        fixed: the size of what every request has, in characters.
+        said: what this visit has said in turns that are settled, each message once.
+        turn_said: what the present turn has said so far.
+        wishes: the calls of the present turn, in order.
+        calls: the batch position of each delegation of the turn, by its position among the calls.
+        unknown: how many names in a row were wrong.
+        tools_run: how many tools this visit has run.
+        used: how often each tool was called in it.
+        worked: for each tool whether any call of it has worked.
+        repairs: how many answers were sent back.
+        finding: what it said last, to offer if a bound stops it.
+        reports: the reports of its team that are done, to offer too.
+    """
+
+    log: ThreadLog
+    system: str
+    view: Thread
+    offers: Mapping[str, Offer]
+    specs: tuple[ToolSpec, ...]
+    schema: str
+    kind: Any
+    fixed: int = 0
+    said: list[ThreadMessage] = field(default_factory=_list)
+    turn_said: list[ThreadMessage] = field(default_factory=_list)
+    wishes: list[Wish] = field(default_factory=_list)
+    calls: list[int] = field(default_factory=_list)
+    unknown: int = 0
+    tools_run: int = 0
+    used: dict[str, int] = field(default_factory=_table)
+    worked: dict[str, bool] = field(default_factory=_table)
+    repairs: int = 0
+    finding: str = ""
+    reports: list[Report] = field(default_factory=_list)
+
+    def __post_init__(self) -> None:
+        """Measure once what every request has."""
+        tools = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in self.specs)
+        self.fixed = len(self.system) + len(self.schema) + tools
 
 
 class Waiting(NamedTuple):

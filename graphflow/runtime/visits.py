@@ -28,19 +28,20 @@ from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.state import Message
+from graphflow.nodes.agent import Agent
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.join import Join
 from graphflow.runtime.attempts import Attempts
 from graphflow.runtime.commands import AskHook
-from graphflow.runtime.core import group_of, whereabouts
+from graphflow.runtime.core import group_of, thread_of, whereabouts
 from graphflow.runtime.ledger import RUNS, Meter
-from graphflow.runtime.tables import Inbox, Standing, Token, Trouble, Visit, Written
+from graphflow.runtime.tables import Asked, Inbox, Standing, Token, Trouble, Visit, Written
 
 BOUNDS = frozenset(
     {
-        "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "costs", "node_runs", "model_calls",
-        "tool_calls", "retries", "tokens", "usd", "seconds",
+        "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong",
+        "repetition", "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
     }
 )  # fmt: skip
 """The reason codes that are bounds."""
@@ -147,6 +148,8 @@ class Visits(Attempts):
         node = visit.station.node
         if type(node) is FunctionNode:
             self.request_slot(visit)
+        elif isinstance(node, Agent):
+            self.agent_begins(visit)
         elif isinstance(node, Join):
             self.agenda.append(lambda: self._join(visit, node))
         elif isinstance(node, Human):
@@ -214,12 +217,16 @@ class Visits(Attempts):
             self.attempt_failed(visit, Trouble(reason, failure))
 
     def _body_hit_bound(self, visit: Visit, reason: Reason) -> None:
+        reports = (message.value for message in visit.inbox)
+        self.stop_at_bound(visit, reason, tuple(r for r in reports if isinstance(r, Report) and r.status == "done"))
+
+    def stop_at_bound(self, visit: Visit, reason: Reason, offers: tuple[Report, ...]) -> None:
+        """End a visit that a bound has stopped, with what it can offer; an error edge may catch it."""
         if any(edge for edge in visit.station.errors if "graphflow.errors.BoundHit" in edge.catch):
             self.attempt_failed(visit, self.bound_trouble(reason))
             return
         token = visit.token
-        reports = (message.value for message in visit.inbox)
-        token.frame.offers = tuple(r for r in reports if isinstance(r, Report) and r.status == "done")
+        token.frame.offers = offers
         if self.exhausts(token):
             visit.standing = Standing.ENDED  # but no terminal event: a resume with more enters this turn again
         else:
@@ -390,19 +397,21 @@ class Visits(Attempts):
 
     def _pause(self, visit: Visit, pause: Pause) -> None:
         visit.standing = Standing.PAUSED
-        visit.question = path_text(visit.path) + (f"?{visit.turn}" if visit.turn else "")
-        visit.asked, visit.schema = pause.question, pause.schema
-        self.questions[visit.question] = visit
-        self.decisions.append(Paused(visit.path, visit.question, pause.question))
+        question = path_text(visit.path) + (f"?{visit.turn}" if visit.turn else "")
+        self.questions[question] = Asked(visit, pause.question, pause.schema)
+        self.decisions.append(Paused(visit.path, question, pause.question))
 
     def answered(self, question: str, value: Any) -> None:
         """Go on with a person's answer."""
-        visit = self.questions.pop(question, None)
-        if visit is None:
+        asked = self.questions.pop(question, None)
+        if asked is None:
             return  # it was withdrawn meanwhile
         self.ended = None
+        visit = asked.visit
         node = visit.station.node
-        if not isinstance(node, Human):
+        if isinstance(node, Agent):
+            self.agent_answered(visit, asked.position, value)
+        elif not isinstance(node, Human):
             visit.answers += 1
             self.reenter(visit, (Message("answer", value),))
         elif visit.edge.name.kind == "handoff":
@@ -411,6 +420,7 @@ class Visits(Attempts):
             if back is None:
                 self.leave(token, visit.station.out, visit.station.name, (Message(visit.station.name, value),))
             else:
+                thread_of(token).noted = ""
                 self.move(token, back, (Message(visit.station.name, value),))
         else:
             self.complete(visit, value)
@@ -424,6 +434,8 @@ class Visits(Attempts):
         token = visit.token
         self._commit(token, context, written)
         self.end_visit(visit, "completed")
+        if token.thread is not None or token.frame.thread is not None:
+            thread_of(token).noted = ""  # the note stands in no call of a model
         self.take(token, edge, (Message(visit.station.name, outcome.note),))
 
 

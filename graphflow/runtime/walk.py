@@ -213,6 +213,7 @@ class Walk(Core):
         if len(tokens) > 1:
             for other in tokens[1:]:
                 del scope.live[other.branch]
+            kept.thread = None  # of branches that meet, only what they brought goes on
             kept.inbox = tuple(message for token in tokens for message in token.inbox)
             trouble = self.combine(kept, scope.base, [token.updates or [] for token in tokens], place)
         if trouble is not None:

@@ -1,6 +1,9 @@
-"""What tests of graphs need: a clock that jumps, a journal in memory, and a trace that timing does not change."""
+"""What tests of graphs need: scripted models, a clock that jumps, a journal in memory, traces that timing keeps."""
 
 from graphflow.persistence.memory import MemoryJournal as MemoryJournal
 from graphflow.testing.clock import ManualClock as ManualClock
+from graphflow.testing.models import RuleModel as RuleModel
+from graphflow.testing.models import ScriptedModel as ScriptedModel
+from graphflow.testing.models import call as call
 from graphflow.testing.trace import canonical_trace as canonical_trace
 from graphflow.testing.trace import fold_again as fold_again

@@ -23,6 +23,7 @@ from graphflow.visualize.style import (
     EDGE_LOOKS,
     GROUNDS,
     INK,
+    NODE_LOOKS,
     NOT_TAKEN,
     PALE,
     SOFT,
@@ -37,6 +38,7 @@ NAME_WIDTH: Final = 28
 FACT_WIDTH: Final = 34
 EDGE_WIDTH: Final = 18
 _ENDS: Final = frozenset({"start", "end"})
+_AGENTS: Final = frozenset({"agent", "supervisor"})
 
 _HEADER: Final = """\
 digraph {
@@ -185,7 +187,9 @@ def _legend(drawing: Drawing, overlay: Overlay | None) -> str:
     kinds = {edge.kind for edge in drawing.edges}
     looks = [look for kind, look in EDGE_LOOKS.items() if kind in kinds]
     lines = _in_rows(_sign(look.glyph, look.color, look.meaning) for look in looks)
-    if overlay is not None:
+    if overlay is None:
+        lines += _in_rows(_sign(NODE_LOOKS[kind].glyph, NODE_LOOKS[kind].line, kind) for kind in _kinds(drawing))
+    else:
         nodes = [node.id for node in drawing.nodes if node.kind not in PSEUDO]
         found = {overlay.standing(place) for place in (*nodes, *(graph.id for graph in drawing.graphs[1:]))}
         signs = [
@@ -196,6 +200,12 @@ def _legend(drawing: Drawing, overlay: Overlay | None) -> str:
     lines += [_font(line, ALARM, 9) for problem in drawing.problems for line in wrap(f"! {problem}", 90, 3)]
     rows = "".join(f'<TR><TD ALIGN="LEFT">{line}</TD></TR>' for line in lines)
     return f'<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="3">{rows}</TABLE>' if rows else ""
+
+
+def _kinds(drawing: Drawing) -> list[str]:
+    """The kinds of nodes that the legend explains: those of a drawing in which some are agents."""
+    found = {node.kind for node in drawing.nodes} - PSEUDO
+    return [kind for kind in NODE_LOOKS if kind in found] if found & _AGENTS else []
 
 
 def _sign(glyph: str, color: str, words: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from graphflow.events import EdgeName
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, NextOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import look_at
 from graphflow.nodes.edges import Terminal
 from graphflow.visualize.facts import collected_at, edge_facts, graph_facts, node_facts
 from graphflow.visualize.text import shown
@@ -236,19 +237,30 @@ class _Pen:
 
     def _edges(self, compiled: Compiled, graph: str, places: dict[Key, _Place]) -> None:
         joins = set(_join_edges(compiled))
+        declared = look_at(compiled.graph).declared_handoffs
         for edge in out_edges(compiled.start):
             self._edge(edge, compiled.start, graph, places, joins)
         for name in list(places):
             if isinstance(name, str):
                 station = compiled.stations[name]
                 for edge in canonical_edges(station):
-                    self._edge(edge, station.out, graph, places, joins)
+                    implied = edge.name.kind == "handoff" and (name, edge.target) not in declared
+                    self._edge(edge, station.out, graph, places, joins, implied=implied)
         if compiled.escalate is not None:  # it leads from anywhere: a place of its own stands for that
             bound = next(self.node_ids)
             self.nodes.append(DrawnNode(bound, "bound", "at a bound", graph))
             self._edge(compiled.escalate, None, graph, {**places, Terminal.START: _Place(bound, bound)}, joins)
 
-    def _edge(self, edge: Edge, out: Out | None, graph: str, places: dict[Key, _Place], joins: set[EdgeName]) -> None:
+    def _edge(
+        self,
+        edge: Edge,
+        out: Out | None,
+        graph: str,
+        places: dict[Key, _Place],
+        joins: set[EdgeName],
+        *,
+        implied: bool = False,
+    ) -> None:
         source, target = places[edge.source], places[edge.target]
         collected = collected_at(edge, out)
         self.edges.append(
@@ -261,7 +273,7 @@ class _Pen:
                 target=target.entry,
                 out_of=source.graph,
                 into=target.graph,
-                facts=edge_facts(edge, out),
+                facts=edge_facts(edge, out, implied=implied),
                 collected_at=collected if isinstance(collected, str) else None,
             )
         )

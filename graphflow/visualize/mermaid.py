@@ -84,6 +84,7 @@ class Dialect:
         crosses: whether arrows may end in a cross.
         decorated: whether there are colours, a legend, and the bounds of graphs.
         framed: whether a graph has a frame with its name.
+        width: columns that the facts of a node may take.
         spell: writes a line of a label in the characters that the program can take.
     """
 
@@ -92,6 +93,7 @@ class Dialect:
     crosses: bool = True
     decorated: bool = True
     framed: bool = True
+    width: int = FACT_WIDTH
     spell: Callable[[str], str] = str
 
 
@@ -145,7 +147,7 @@ class _Writer:
 
     def _node(self, node: DrawnNode) -> str:
         left, right = node_look(node.kind).mermaid
-        lines = [*wrap(shown(node.name), NAME_WIDTH, 3), *flowed(node.facts, FACT_WIDTH)]
+        lines = [*wrap(shown(node.name), NAME_WIDTH, 3), *flowed(node.facts, self.dialect.width)]
         return f"{node.id}{left}{self._label([*lines, *self._notes(node.id, node.problems)])}{right}"
 
     def _label(self, lines: Iterable[str], line_break: str | None = None) -> str:

@@ -29,6 +29,7 @@ class NodeLook:
         shape: its shape in DOT.
         style: how its shape is drawn in DOT.
         mermaid: what stands around its label in Mermaid.
+        glyph: what stands for it in a legend, a character that most fonts have.
     """
 
     fill: str
@@ -37,14 +38,17 @@ class NodeLook:
     shape: str = "box"
     style: str = "rounded,filled"
     mermaid: tuple[str, str] = ("[", "]")
+    glyph: str = "□"
 
 
 NODE_LOOKS: Final = {
     "function": NodeLook("#f8fafc", "#475569"),
-    "agent": NodeLook("#e0f2fe", "#0369a1", mermaid=("(", ")")),
-    "supervisor": NodeLook("#dbeafe", "#1d4ed8", shape="box peripheries=2", style="filled", mermaid=("[[", "]]")),
-    "human": NodeLook("#fef3c7", "#b45309", shape="house", style="filled", mermaid=("[/", "\\]")),
-    "join": NodeLook("#ede9fe", "#6d28d9", style="filled", mermaid=("{{", "}}")),
+    "agent": NodeLook("#e0f2fe", "#0369a1", mermaid=("(", ")"), glyph="■"),
+    "supervisor": NodeLook(
+        "#dbeafe", "#1d4ed8", shape="box peripheries=2", style="filled", mermaid=("[[", "]]"), glyph="▣"
+    ),
+    "human": NodeLook("#fef3c7", "#b45309", shape="house", style="filled", mermaid=("[/", "\\]"), glyph="▲"),
+    "join": NodeLook("#ede9fe", "#6d28d9", style="filled", mermaid=("{{", "}}"), glyph="◆"),
     "graph": NodeLook("#f3f4f6", "#475569", style="filled", mermaid=("[[", "]]")),
     "start": NodeLook("#1f2937", "#1f2937", "#ffffff", mermaid=("([", "])")),
     "end": NodeLook("#ffffff", "#1f2937", mermaid=("([", "])")),

@@ -71,7 +71,8 @@ def _part_lines(termaid: ModuleType, part: tuple[str, Drawing | None], *, ascii:
         return
     spell = _plain if ascii else _spelled
     dialect = Dialect(
-        line_break="\\n", other_break=" · ", crosses=False, decorated=False, framed=False, spell=spell
+        line_break="\\n", other_break=" · ", crosses=False, decorated=False, framed=False, width=LABEL,
+        spell=spell,
     )  # fmt: skip
     edges = tuple(_marked(edge, ascii=ascii) for edge in flat.edges)
     source = mermaid_of(replace(flat, edges=edges), dialect=dialect)

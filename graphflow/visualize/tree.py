@@ -10,6 +10,9 @@ from typing import Final
 from graphflow.events import (
     AnswerGiven,
     Body,
+    Detected,
+    EffectFinished,
+    EffectRequested,
     EffectStarted,
     Event,
     FrameClosed,
@@ -28,6 +31,7 @@ from graphflow.events import (
 from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, Segment
 from graphflow.visualize.overlay import report_status
+from graphflow.visualize.talk import MODEL, Ask, Talk
 from graphflow.visualize.tally import Tally
 from graphflow.visualize.text import clip, count, plain, shown, visible
 
@@ -57,7 +61,7 @@ GLYPHS: Final = {
 }
 _SHOWN: Final = (
     NodeStarted, FrameOpened, NodeReentered, NodeRetried, NodeEnded, FrameClosed, NodeSkipped, Paused,
-    Refused, EffectStarted, Spent,
+    Refused, Detected, EffectStarted, Spent,
 )  # fmt: skip
 """What the tree shows of a visit; it makes no row for anything else."""
 
@@ -86,14 +90,18 @@ class _Row:
     runs: int = 0
     below: dict[Segment, _Row] = field(default_factory=dict[Segment, "_Row"])
     odd: bool = False
+    report: str = ""
+    asking: bool = False  # a body that asks for effects is a function's
+    talk: Talk | None = None
 
 
 def run_tree(events: Iterable[Event], *, ascii: bool = False, width: int = 100) -> str:
     """Draw the tree of a run: a row for each visit, below the one that it works for or stands in.
 
     A row's spending includes that of everything below it. More than a dozen visits of one node side by side
-    become one row with counts, followed by the rows of those that failed, wait or still run. Whatever a name
-    holds, a line has only characters that stay where they are, and at most `width` columns.
+    become one row with counts, followed by the rows of those that failed, wait or still run. Below an agent stands
+    what it called in each turn. Whatever a name holds, a line has only characters that stay where they are, and at
+    most `width` columns.
 
     Args:
         events: of one run, from its beginning; they may end anywhere.
@@ -148,10 +156,22 @@ class _Tree:
                 self.root.words = _because(body.reason)
             case AnswerGiven():
                 self.root.status, self.root.words = "running", ""  # a run that waited goes on
+            case EffectRequested() | EffectFinished():
+                self._effect(body)
             case _ if isinstance(body, _SHOWN):
                 self._visit(self.row(event.path), body)
             case _:
                 pass
+
+    def _effect(self, body: EffectRequested | EffectFinished) -> None:
+        """Take in what makes no row, but may say something of one that is there."""
+        row: _Row | None = self.root
+        for segment in body.path:
+            row = row.below.get(segment) if row is not None else None
+        if row is not None and isinstance(body, EffectRequested):
+            row.asking = True
+        elif row is not None and row.talk is not None and isinstance(body, EffectFinished):
+            row.talk.finished(body)
 
     def _visit(self, row: _Row, body: Body) -> None:
         match body:
@@ -164,7 +184,10 @@ class _Tree:
                 row.retries += 1
             case NodeEnded():
                 row.status, row.ended, row.words = body.status, self.at, _because(body.reason)
+            case EffectStarted():
+                _started(row, body)
             case FrameClosed():
+                row.report = str(report_status(body.report) or "")
                 if row.status in _OPEN and row is not self.root:
                     row.status = "failed" if report_status(body.report) == "failed" else "completed"
                     row.ended = self.at
@@ -173,11 +196,13 @@ class _Tree:
                     row.status, row.words = "skipped", _because(body.reason)
             case Paused():
                 row.status, row.words = "waiting", shown(body.text, 200)
-            case Refused():
-                limit = f" (limit {body.limit:g})" if body.limit is not None else ""
-                row.refused[f"refused by {body.bound}{limit}: {shown(body.wanted, 120)}"] += 1
+            case Refused() | Detected():
+                row.refused[_warning(body)] += 1
             case _:
                 pass
+        self._count(row, body)
+
+    def _count(self, row: _Row, body: Body) -> None:
         spent = Tally()
         spent.add(body)
         runs = isinstance(body, (NodeStarted, NodeRetried))
@@ -195,6 +220,20 @@ class _Tree:
             row.odd = row.odd or row.status not in _IN_ORDER or bool(row.refused)
             if row.odd and row.above is not None:
                 row.above.odd = True
+
+
+def _started(row: _Row, body: EffectStarted) -> None:
+    if body.key == body.name == MODEL and not row.asking:
+        row.talk = row.talk or Talk()
+    if row.talk is not None:
+        row.talk.started(body)
+
+
+def _warning(body: Refused | Detected) -> str:
+    if isinstance(body, Detected):
+        return f"{shown(body.detector, NAME)}: {shown(body.text, 120)}"
+    limit = f" (limit {body.limit:g})" if body.limit is not None else ""
+    return f"refused by {body.bound}{limit}: {shown(body.wanted, 120)}"
 
 
 def _because(reason: Reason | None) -> str:
@@ -236,6 +275,9 @@ def _placed(entries: list[_Entry]) -> list[tuple[_Entry, bool]]:
 def _entries_of(row: _Row, *, ascii: bool) -> list[_Entry]:
     entries = [_Entry(f"{_SAYS.get(row.status, '!')} {row.words}")] if row.words else []
     entries += [_Entry(f"! {text}" + (f"  ×{times:,}" if times > 1 else "")) for text, times in row.refused.items()]
+    if row.talk is not None:
+        lines = row.talk.lines(_asks_of(row), over=row.status not in _OPEN, ascii=ascii)
+        entries += [_Entry(f"· {line}") for line in lines]
     groups: dict[tuple[str, bool], list[_Row]] = {}
     for inner in row.below.values():
         groups.setdefault((inner.segment.name, inner.segment.call is None), []).append(inner)
@@ -245,6 +287,16 @@ def _entries_of(row: _Row, *, ascii: bool) -> list[_Entry]:
         else:
             entries += [_Entry(_row_text(member, ascii=ascii), member) for member in members]
     return entries
+
+
+def _asks_of(row: _Row) -> list[Ask]:
+    """Return what a visit delegated; of those that control was handed to in the frame of a callee, the callee alone."""
+    asks: dict[tuple[int, int], Ask] = {}
+    for inner in row.below.values():
+        if inner.segment.call is not None:
+            status = inner.report or inner.status
+            asks.setdefault(inner.segment.call, Ask(*inner.segment.call, inner.segment.name, status))
+    return list(asks.values())
 
 
 def _told(members: tuple[_Row, ...], *, ascii: bool) -> list[_Entry]:

@@ -1,0 +1,206 @@
+"""Agents: nodes that ask a model what to do, and supervisors, whose tools are other nodes.
+
+An agent has no body. The fold itself asks its model, lets its tools run and its team work, and asks again, so that
+every step of it is an event and nothing of it is done twice. What is here is its definition.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self
+
+from graphflow.errors import UsageError
+from graphflow.model.context import Context
+from graphflow.model.state import State
+from graphflow.model.thread import History, checked_history
+from graphflow.nodes.base import Node
+from graphflow.nodes.client import ModelClient
+from graphflow.nodes.edges import checked_bound, checked_sync
+from graphflow.nodes.join import init_node
+from graphflow.nodes.tools import AskUser, Tool, as_tool
+
+Decision = Literal["auto", "native", "json"]
+Deny = Callable[[str, Mapping[str, Any]], "str | None"]
+"""Why a tool must not be called with these arguments, or None. Pure and sync."""
+
+ASK, TRANSFER = "ask_", "transfer_to_"
+"""How the names of the tools begin that stand for a team and for handoffs."""
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Agent(Node[Context]):
+    """A node that asks a model what to do, turn by turn, until the model answers without a call.
+
+    A turn is one call of the model and all that follows from it: tools and delegations, then questions to a person,
+    then a handoff. The results come back to the model in the order of its calls. A tool that fails, does not exist or
+    gets bad arguments is told to the model; three wrong names in a row fail the node.
+
+    Attributes:
+        model: the client; it is not part of the agent's identity.
+        instructions: the system text, or a pure function that makes it from the state.
+        tools: what it may call.
+        output: the type of its answer, which the model then writes as JSON; None for text.
+        max_turns: how many calls of its model one visit may make, whatever their cause.
+        max_tool_calls: how many tools one visit may run; a call over it is answered "not executed".
+        repairs: how often one visit may send an answer back that is empty or does not fit its contract.
+        decision: "native" for tool calls of the model's own; "json" for a text that gives the reason, then what to
+            call; "auto" for what the model can do.
+        history: what of the thread it sees when it is entered by a next, choose, fork or map edge, or from START.
+        max_tokens: how many tokens one reply may have; fewer when the budget has fewer.
+        rights: the names of the tools that it and everything below it may use, or None for no limit.
+        deny: why a tool must not be called with some arguments, or None; it holds below this agent too.
+
+    Raises:
+        UsageError: if something makes no sense, as two tools of one name.
+    """
+
+    model: ModelClient = field(compare=False)
+    instructions: str | Callable[[State[Any]], str]
+    tools: tuple[Tool | AskUser, ...]
+    output: Any
+    max_turns: int
+    max_tool_calls: int
+    repairs: int
+    decision: Decision
+    history: History
+    max_tokens: int
+    rights: frozenset[str] | None
+    deny: Deny | None
+    kind: ClassVar[str] = "agent"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        model: ModelClient,
+        instructions: str | Callable[[State[Any]], str] = "",
+        tools: Sequence[Tool | AskUser | Callable[..., Any]] = (),
+        output: Any = None,
+        max_turns: int = 10,
+        max_tool_calls: int = 32,
+        repairs: int = 1,
+        decision: Decision = "auto",
+        history: History = "note",
+        max_tokens: int = 1024,
+        rights: Iterable[str] | None = None,
+        deny: Deny | None = None,
+        description: str = "",
+        retries: int = 0,
+        timeout: float | None = None,
+        max_visits: int | None = None,
+        into: str | None = None,
+        gate: bool = False,
+        reads: Iterable[str] | None = None,
+        writes: Iterable[str] | None = None,
+    ) -> None:
+        """Check everything that can be checked before there is a graph."""
+        where = f"{type(self).__name__} {name!r}: "
+        _checked_model(where, model)
+        made = tuple(as_tool(found) for found in tools)
+        names = [found.name for found in made]
+        double = next((one for one in names if names.count(one) > 1), None)
+        if double is not None:
+            msg = f"{where}two tools have the name {double!r}: a model could not tell them apart; rename one."
+            raise UsageError(msg)
+        text: object = instructions
+        if not isinstance(text, str) and not callable(text):
+            msg = f"{where}instructions={instructions!r}: a text, or a function from state to text."
+            raise UsageError(msg)
+        if decision not in ("auto", "native", "json"):
+            msg = f"{where}decision={decision!r}: 'auto', 'native' or 'json'."
+            raise UsageError(msg)
+        checked_history(where, history)
+        checked_sync(where, deny=deny, instructions=instructions, history=history)
+        for bound, given, least in (
+            ("max_turns", max_turns, 1), ("max_tool_calls", max_tool_calls, 0), ("repairs", repairs, 0),
+            ("max_tokens", max_tokens, 1),
+        ):  # fmt: skip
+            if checked_bound(where, given, bound, least) is None:
+                msg = f"{where}{bound}=None: an agent is bounded; give a number."
+                raise UsageError(msg)
+        values: dict[str, Any] = {
+            "model": model, "instructions": instructions, "tools": made, "output": output, "max_turns": max_turns,
+            "max_tool_calls": max_tool_calls, "repairs": repairs, "decision": decision, "history": history,
+            "max_tokens": max_tokens, "rights": None if rights is None else _names(where, rights), "deny": deny,
+        }  # fmt: skip
+        for key, value in values.items():
+            object.__setattr__(self, key, value)
+        init_node(
+            self, name, description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into,
+            gate=gate, irreversible=any(_is_ungated(found) for found in made),
+            reads=None if reads is None else frozenset(reads), writes=None if writes is None else frozenset(writes),
+        )  # fmt: skip
+
+    def named(self, name: str) -> Self:
+        """Return the same agent under another name."""
+        copy = object.__new__(type(self))
+        for key in self.__dataclass_fields__:
+            object.__setattr__(copy, key, getattr(self, key))
+        object.__setattr__(copy, "name", name)
+        copy.__post_init__()
+        return copy
+
+    @property
+    def native(self) -> bool:
+        """Whether its model is offered tools to call, rather than asked for JSON that says what to call."""
+        return self.decision == "native" or (self.decision == "auto" and getattr(self.model, "native_tools", True))
+
+
+@dataclass(frozen=True, repr=False, init=False)
+class Supervisor(Agent):
+    """An agent that splits work, delegates it and answers once; its team are its delegate edges.
+
+    Each member of the team is a tool `ask_<name>` of its model. Its thread holds their reports, never their steps.
+    """
+
+    kind: ClassVar[str] = "supervisor"
+
+
+def _checked_model(where: str, model: object) -> None:
+    if not isinstance(model, ModelClient) or isinstance(model, type):
+        msg = (
+            f"{where}model={model!r}: a ModelClient is needed, an object with `async def reply(request, stream)`; "
+            f"for tests there is graphflow.testing.ScriptedModel."
+        )
+        raise UsageError(msg)
+
+
+def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
+    found = frozenset([rights] if isinstance(rights, str) else rights)
+    if not all(isinstance(right, str) for right in found):
+        msg = f"{where}rights={rights!r}: names of tools are needed."
+        raise UsageError(msg)
+    return found
+
+
+def _is_ungated(found: Tool | AskUser) -> bool:
+    return isinstance(found, Tool) and found.effect == "irreversible" and not found.approval
+
+
+def generated_names(prefix: str, targets: Iterable[str]) -> dict[str, str]:
+    """Return the names of the tools that stand for some nodes, each with its node.
+
+    A node may have any name, a tool may not: what it cannot have becomes `_`, and equal names are numbered in order.
+
+    >>> generated_names("ask_", ["billing", "Ship it!", "Ship it?"])
+    {'ask_billing': 'billing', 'ask_Ship_it': 'Ship it!', 'ask_Ship_it_2': 'Ship it?'}
+    """
+    made: dict[str, str] = {}
+    for target in targets:
+        slug = re.sub(r"[^A-Za-z0-9_-]+", "_", target).strip("_") or "node"
+        base = (prefix + slug)[:60]
+        name, number = base, 1
+        while name in made:
+            number += 1
+            name = f"{base}_{number}"
+        made[name] = target
+    return made
+
+
+def first_sentence(text: object) -> str:
+    """Return what a node is for, from its instructions, where it has no description."""
+    line = inspect.cleandoc(text).partition("\n")[0] if isinstance(text, str) else ""
+    return line.partition(". ")[0].rstrip(".")

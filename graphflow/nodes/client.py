@@ -1,0 +1,126 @@
+"""`ModelClient`: the one door to a model. A request goes in, a reply comes out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from graphflow.model.thread import Thread, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool as a model sees it.
+
+    Attributes:
+        name: its name; letters, digits, `_` and `-`.
+        description: what it does.
+        parameters_json: the JSON schema of its arguments, as text.
+    """
+
+    name: str
+    description: str
+    parameters_json: str = '{"type": "object", "properties": {}, "additionalProperties": false}'
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The JSON schema of its arguments; a new object each time, so that nobody's change reaches anybody else."""
+        found: dict[str, Any] = json.loads(self.parameters_json)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model call used.
+
+    Attributes:
+        input_tokens: tokens read.
+        output_tokens: tokens written.
+        usd: what it cost, or None where nobody knows.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: Decimal | None = None
+
+
+class Price(NamedTuple):
+    """What one token costs, in US dollars."""
+
+    input: Decimal
+    output: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What a model is asked.
+
+    Attributes:
+        agent: the name of the agent that asks.
+        path: the text of the path of its visit.
+        turn: the number of this model call in the visit, from 0.
+        system: the agent's instructions; nothing that another agent said ever stands in it.
+        messages: the view of the thread, and what the visit has said; every call has exactly one result.
+        tools: what it may call; empty in the decision mode "json".
+        schema_json: the JSON schema that its text must have, as text; "" for free text.
+        max_tokens: how many tokens it may write.
+        decision: "native" for tool calls of the model's own, "json" where its text says what to call.
+    """
+
+    agent: str
+    path: str
+    turn: int
+    system: str
+    messages: Thread
+    tools: tuple[ToolSpec, ...] = ()
+    schema_json: str = ""
+    max_tokens: int = 1024
+    decision: Literal["native", "json"] = "native"
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON schema that its text must have, or None; a new object each time."""
+        return json.loads(self.schema_json) if self.schema_json else None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReply:
+    """What a model answered.
+
+    Attributes:
+        text: what it said.
+        calls: what it wants to be called, in order.
+        usage: what it used; None where it does not say, which counts as all that was reserved.
+    """
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+
+
+Stream = Callable[[str], None]
+"""Takes a piece of a reply's text as soon as it is there; listeners hear it, the journal does not keep it."""
+
+
+@runtime_checkable
+class ModelClient(Protocol):
+    """A model. One client may serve many agents and many runs at once, so it keeps nothing of a run.
+
+    A client may have an attribute `price`, a `Price`, from which the money of a call is reserved, and an attribute
+    `native_tools`, False for a model that cannot call tools: `decision="auto"` then picks constrained JSON.
+    """
+
+    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:
+        """Answer a request.
+
+        Args:
+            request: what is asked.
+            stream: takes pieces of the text as they come; need not be called.
+
+        Raises:
+            Exception: whatever goes wrong; it fails the agent's turn, and the agent's `retries` apply.
+        """
+        ...

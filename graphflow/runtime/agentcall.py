@@ -1,0 +1,138 @@
+"""One call that an agent makes, at work: of its model, or of a tool, for which it is the `ToolStep`."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.from_thread
+
+from graphflow.errors import UsageError
+from graphflow.events import Emitted, Failure
+from graphflow.model.contract import Report
+from graphflow.model.ids import Path
+from graphflow.model.state import Left
+from graphflow.model.thread import shown
+from graphflow.nodes.function import is_async
+from graphflow.nodes.tools import ToolFailure
+from graphflow.runtime.commands import CallModel, CallTool
+
+if TYPE_CHECKING:
+    from graphflow.runtime.runner import Runner
+
+
+class AgentCall:
+    """A call of a model or of a tool."""
+
+    __slots__ = ("_runner", "blocked", "cancelled", "command", "ended", "key", "path", "scope", "thread")
+
+    def __init__(self, runner: Runner, command: CallModel | CallTool, scope: anyio.CancelScope) -> None:
+        """Begin for a command of the fold."""
+        self._runner = runner
+        self.command = command
+        self.path: Path = command.path
+        self.key = command.key
+        self.scope = scope
+        self.cancelled = False
+        self.ended = False
+        self.thread = False
+        self.blocked = 0.0
+
+    def cancel(self) -> None:
+        """Stop this call as soon as it can be stopped."""
+        self.cancelled = True
+        self.scope.cancel()
+
+    # --- what is called ---
+
+    @property
+    def is_sync(self) -> bool:
+        """Whether it runs in a worker thread."""
+        command = self.command
+        return isinstance(command, CallTool) and not is_async(command.tool.fn)
+
+    @property
+    def keeps_errors(self) -> bool:
+        """Whether what it raises can end the run: a model's error, and that of a tool that asks for it."""
+        return isinstance(self.command, CallModel) or self.command.tool.on_error == "raise"
+
+    def start(self) -> Any:
+        """Call the model or the tool; return what it returns, an awaitable if it is async."""
+        command = self.command
+        if isinstance(command, CallModel):
+            return command.client.reply(command.request, self._stream)
+        arguments = command.arguments
+        if command.tool.step is not None:
+            arguments = {**arguments, command.tool.step: self}
+        return command.tool.fn(**arguments)
+
+    def outcome(self, found: Any) -> tuple[Any, Failure | None]:
+        """Return what is recorded of what came: a reply as it is, a tool's value as the text that a model is told."""
+        if isinstance(self.command, CallModel):
+            return found, None
+        if isinstance(found, ToolFailure):
+            return None, Failure("graphflow.nodes.tools.ToolFailure", found.text, (), "declared")
+        if isinstance(found, Report) and found.status == "failed":
+            return None, Failure("graphflow.model.contract.Report", shown(found), (), "declared")
+        return "" if found is None else shown(found), None
+
+    def _stream(self, text: str) -> None:
+        self._runner.heard(self.path, self.command.turn, str(text))
+
+    # --- what a tool sees ---
+
+    @property
+    def call_id(self) -> str:
+        """The id of this call, unique in its thread."""
+        return self.command.call_id if isinstance(self.command, CallTool) else ""
+
+    @property
+    def context(self) -> Any:
+        """The context as the agent sees it."""
+        return self.command.context if isinstance(self.command, CallTool) else None
+
+    @property
+    def left(self) -> Left:
+        """What remains now."""
+        return self._runner.left(self.path)
+
+    def emit(self, value: Any) -> None:
+        """Say something to whoever listens; see `ToolStep.emit`."""
+        if self.ended:
+            return  # an abandoned thread: nobody listens to it any more
+        fact = Emitted(self.path, self.command.turn, value)
+        if threading.get_ident() == self._runner.thread:
+            self._runner.record_soon(fact)
+        else:
+            anyio.from_thread.run_sync(self._runner.record_soon, fact)
+
+    def resource(self, kind: type[Any]) -> Any:
+        """Return the one resource of a class; see `ToolStep.resource`."""
+        return self._runner.resource(self.path, kind)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the run's clock; see `ToolStep.sleep`."""
+        if not 0 <= seconds < float("inf"):
+            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            raise UsageError(msg)
+        await self._runner.nap(seconds)
+
+
+async def awaited(awaitable: Awaitable[Any]) -> Any:
+    """Make a coroutine of anything that can be awaited."""
+    return await awaitable
+
+
+def as_coroutine(found: Any) -> Any:
+    """Return a coroutine that gives what was found, awaited if it can be."""
+    if inspect.iscoroutine(found):
+        return found
+    return awaited(found) if inspect.isawaitable(found) else _given(found)
+
+
+async def _given(found: Any) -> Any:
+    return found
+

@@ -1,0 +1,446 @@
+"""Agents as state machines: ask the model, let its calls run, tell it the results, until it answers.
+
+A turn settles before anything follows: tools and delegations run, at once, then questions go to people, then the first
+transfer in call order hands over; every other transfer is answered "not executed". Model and tool calls are effects,
+each with an event when it starts and one when it ends, so nothing of an agent is ever done twice.
+"""
+
+from __future__ import annotations
+
+from graphflow.errors import ContractError, EmptyAnswer, NodeTimeout, StrayCancellation
+from graphflow.events import EffectFinished, Paused
+from graphflow.model.contract import Reason, Report
+from graphflow.model.ids import path_text
+from graphflow.model.outcome import NOTHING
+from graphflow.model.state import Message
+from graphflow.model.thread import ThreadMessage, capped, data, shown
+from graphflow.nodes.agent import Agent, Supervisor
+from graphflow.nodes.client import ModelReply
+from graphflow.nodes.tools import Tool
+from graphflow.runtime.asking import (
+    SUPERVISOR_TEXT,
+    json_instructions,
+    json_schema,
+    offers_of,
+    output_schema,
+    read_answer,
+    read_reply,
+    with_own_ids,
+)
+from graphflow.runtime.commands import CancelBody
+from graphflow.runtime.core import thread_of
+from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit
+from graphflow.runtime.views import entry_of
+from graphflow.runtime.wishes import Wishes
+
+OWN = frozenset({Standing.QUEUED, Standing.RUNNING})
+"""Where an agent's visit has something of its own to do, and is counted as busy."""
+
+
+class Agents(Wishes):
+    """The life of an agent's visit."""
+
+    # --- turns ---
+
+    def agent_begins(self, visit: Visit) -> None:
+        """Begin an attempt: the first turn, or, after a failure, one more."""
+        if visit.talk is not None:
+            visit.talk.wishes, visit.talk.turn_said = [], []
+            if self._turns_are_over(visit):
+                return
+            visit.turn += 1
+        self.request_slot(visit)
+
+    def agent_turn(self, visit: Visit) -> None:
+        """Ask the model, now that the visit holds a slot."""
+        if visit.talk is None and not self._entered(visit):
+            return
+        self.ask_model(visit)
+
+    def _entered(self, visit: Visit) -> bool:
+        """Work out what an agent sees; tells whether it can go on."""
+        node, token = visit.station.node, visit.token
+        assert isinstance(node, Agent)  # noqa: S101 - only agents come here
+        frame = token.frame
+        log = thread_of(token)
+        allowed = frame.allowed
+        if node.rights is not None:
+            allowed = node.rights if allowed is None else allowed & node.rights
+        offers = offers_of(visit.station, frame.tables.stations, allowed)
+        try:
+            system = self._system(visit, node)
+            granted = tuple(sorted(name for name in frame.granted if name in offers))
+            view, boundary = entry_of(visit, log, granted)
+        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+            self._own_done(visit)
+            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            return False
+        self.decisions.append(boundary)
+        if not system and isinstance(node, Supervisor):
+            system = SUPERVISOR_TEXT
+        kind = node.output
+        contract = self.contract_of(frame)
+        if kind is None and contract is not None and contract is not Report:
+            kind = contract
+        schema = output_schema(kind)
+        if not node.native:
+            system, schema = json_instructions(system, offers), json_schema(offers, schema)
+        specs = tuple(offer.spec for offer in offers.values()) if node.native else ()
+        visit.talk = Talk(log, system, view, offers, specs, schema, kind)
+        log.active = node.name
+        return True
+
+    def _system(self, visit: Visit, node: Agent) -> str:
+        """Return the instructions, or what their function makes of the state.
+
+        Raises:
+            Exception: whatever that function raises.
+        """
+        if isinstance(node.instructions, str):
+            return node.instructions
+        text: object = node.instructions(self.state(visit.token, visit.inbox, visit.path))
+        if not isinstance(text, str):
+            msg = f"instructions= of {node.name!r} gave a {type(text).__name__}, not a text."
+            raise TypeError(msg)
+        return text
+
+    def _next_turn(self, visit: Visit) -> None:
+        """Tell the model what came of its calls, if it may be asked again."""
+        self._commit_turn(visit)
+        if self._turns_are_over(visit):
+            return
+        visit.turn += 1
+        if visit.standing is Standing.RUNNING and visit.slot:
+            self.time_turn(visit)
+            self.ask_model(visit)
+        else:
+            self._own_done(visit)
+            self.request_slot(visit)
+
+    def _commit_turn(self, visit: Visit) -> None:
+        """Put what a settled turn has said into the thread."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has a turn
+        made = talk.turn_said
+        made.extend(
+            ThreadMessage("tool", wish.result or "", (), wish.call.id, wish.failed, wish.source) for wish in talk.wishes
+        )
+        talk.said.extend(made)
+        talk.log.items.extend(made)
+        talk.turn_said, talk.wishes = [], []
+
+    def _turns_are_over(self, visit: Visit) -> bool:
+        """End a visit at its `max_turns` if it has had them all."""
+        node = visit.station.node
+        assert isinstance(node, Agent)  # noqa: S101 - only agents come here
+        if visit.turn + 1 < node.max_turns:
+            return False
+        wanted = f"a further call of the model of {node.name!r}"
+        self._own_done(visit)
+        self.agent_bound(visit, self.refuse(visit.path, "max_turns", float(node.max_turns), wanted))
+        return True
+
+    # --- what an effect brought ---
+
+    def agent_effect(self, visit: Visit, fact: EffectFinished) -> None:
+        """Go on with what a model or a tool brought."""
+        if visit.closing is not None:
+            if not visit.flying:
+                self._agent_gone(visit)
+        elif visit.deadline is not None and self.at > visit.deadline:
+            self.agent_overdue(visit)
+        elif fact.key == "model":
+            self._replied(visit, fact)
+        else:
+            self.tool_ended(visit, fact)
+
+    def _replied(self, visit: Visit, fact: EffectFinished) -> None:
+        talk, node = visit.talk, visit.station.node
+        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        if fact.failure is not None:
+            self.fail_agent(visit, self._failure_trouble(visit, fact))
+            return
+        reply = fact.result
+        if not isinstance(reply, ModelReply):
+            error = ContractError(f"the model of {node.name!r} gave a {type(reply).__name__}, not a ModelReply.")
+            self.fail_agent(visit, self.trouble("contract", error, visit.path))
+            return
+        decided = read_reply(reply, native=node.native)
+        if decided.problem:
+            self._send_back(visit, decided.text, decided.problem)
+            return
+        if not decided.calls:
+            self._answered(visit, decided.text)
+            return
+        calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
+        said = ThreadMessage("assistant", decided.text, calls, source=path_text(visit.path))
+        talk.turn_said.append(said)
+        talk.finding = decided.text.strip() or talk.finding
+        trouble = self.make_wishes(visit, calls)
+        if trouble is not None:
+            self.fail_agent(visit, trouble)
+            return
+        self.start_wishes(visit)
+        self.settle_turn(visit)
+
+    def _failure_trouble(self, visit: Visit, fact: EffectFinished) -> Trouble:
+        failure = fact.failure
+        assert failure is not None  # noqa: S101 - the caller looked
+        if failure.code == "cancelled":
+            error = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
+            return self.trouble("stray_cancellation", error, visit.path)
+        return self.raised(visit, failure)
+
+    # --- a turn settles ---
+
+    def settle_turn(self, visit: Visit) -> None:
+        """See what is left to do in a turn: tools, reports, questions, a transfer, the next call of the model."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has a turn
+        if any(wish.under_way for wish in talk.wishes):
+            if not visit.flying:
+                self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
+            return
+        if visit.batch:
+            self._wait_for_others(visit, Standing.SUSPENDED)
+            return
+        for position, wish in enumerate(talk.wishes):
+            if wish.result is None and wish.needs_person and not wish.asked:
+                self._ask_person(visit, position)
+        if any(wish.result is None and wish.needs_person for wish in talk.wishes):
+            self._wait_for_others(visit, Standing.PAUSED)
+        elif (chosen := next((wish for wish in talk.wishes if wish.result is None), None)) is not None:
+            self._transfer(visit, talk.wishes.index(chosen))
+        else:
+            self._next_turn(visit)
+
+    def _wait_for_others(self, visit: Visit, standing: Standing) -> None:
+        """Hold nothing while a visit waits for others."""
+        self._own_done(visit)
+        visit.standing = standing
+
+    def _own_done(self, visit: Visit) -> None:
+        """Note that a visit has nothing of its own to do any more."""
+        if visit.standing in OWN:
+            self.busy -= 1
+            visit.standing = Standing.SUSPENDED
+        self.free_slot(visit)
+        visit.deadline = None
+        if visit.timer is not None:
+            self.drop_timer(visit.timer)
+            visit.timer = None
+
+    def agent_reports(self, visit: Visit) -> None:
+        """Give the model the reports of its team, in call order."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
+        for index, position in enumerate(talk.calls):
+            state, wish = visit.batch[index], talk.wishes[position]
+            report = state.report
+            wish.failed = getattr(report, "status", "done") == "failed"
+            if state.frame is None and isinstance(report, Report) and report.reason is not None:  # it never started
+                wish.result = f"not executed: {report.reason.text} Work with what you have."
+            else:
+                wish.source = path_text(state.frame.opened) if state.frame is not None else ""
+                wish.result = data("report", wish.source, shown(report))
+            if isinstance(report, Report) and report.status == "done":
+                talk.reports.append(report)
+        visit.batch = ()
+        self.settle_turn(visit)
+
+    def _ask_person(self, visit: Visit, position: int) -> None:
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has a turn
+        wish = talk.wishes[position]
+        wish.asked = True
+        text, schema = self.question_of(visit, wish)
+        question = f"{path_text(visit.path)}?{visit.turn}.{position}"
+        self.questions[question] = Asked(visit, text, schema, position)
+        self.decisions.append(Paused(visit.path, question, text))
+
+    def agent_answered(self, visit: Visit, position: int, value: object) -> None:
+        """Go on with a person's answer to one of the calls of a turn."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
+        wish = talk.wishes[position]
+        visit.answers += 1
+        if isinstance(wish.tool, Tool):
+            self.decided(visit, position, value)
+        else:
+            wish.result = capped(shown(value))
+        self.settle_turn(visit)
+
+    def _transfer(self, visit: Visit, position: int) -> None:
+        """Hand over; the other transfers of the turn are not executed."""
+        talk, token = visit.talk, visit.token
+        assert talk is not None  # noqa: S101 - it has a turn
+        wish = talk.wishes[position]
+        edge = wish.edge
+        assert edge is not None  # noqa: S101 - a transfer has one
+        for other in talk.wishes:
+            if other.result is None:
+                other.failed = other is not wish
+                other.result = f"Control goes over to {edge.target}."
+                if other is not wish:
+                    other.result = f"not executed: the first transfer of a turn counts, which went to {edge.target}."
+        note = wish.arguments["note"]
+        talk.log.noted = wish.call.id
+        self._commit_turn(visit)
+        self._own_done(visit)
+        token.frame.offers = self._offers(visit)
+        self.end_visit(visit, "completed")
+        self.take(token, edge, (Message(visit.station.name, note),))
+
+    # --- answers ---
+
+    def _answered(self, visit: Visit, text: str) -> None:
+        """Take an answer, or send it back."""
+        talk, node = visit.talk, visit.station.node
+        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        if not text.strip():
+            self._send_back(visit, "", "it is empty")
+            return
+        try:
+            output = self._honest(visit, read_answer(talk.kind, text))
+            problem = self._unfit(visit, output)
+        except ValueError as error:
+            problem, output = str(error), NOTHING
+        if problem:
+            self._send_back(visit, text, problem)
+            return
+        source = path_text(visit.path)
+        talk.turn_said.append(ThreadMessage("assistant", text, source=source))
+        self._commit_turn(visit)
+        talk.log.finals[node.name] = (source, output)
+        self._own_done(visit)
+        self.complete(visit, output)
+
+    def _honest(self, visit: Visit, output: object) -> object:
+        """Let an answer be at most partial where a tool that it called has never worked."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has answered
+        broken = sorted(name for name, worked in talk.worked.items() if not worked)
+        if not broken:
+            return output
+        if isinstance(output, str) and self.contract_of(visit.token.frame) is Report:
+            output = Report(finding=output)
+        if not isinstance(output, Report) or output.status != "done":
+            return output
+        text = f"every call of {', '.join(map(repr, broken))} failed"
+        reason = Reason(code="tool", text=text, path=path_text(visit.path))
+        return output.model_copy(update={"status": "partial", "reason": reason})
+
+    def _unfit(self, visit: Visit, output: object) -> str:
+        """Say why an answer does not fit where it goes; "" if it does."""
+        frame, into = visit.token.frame, visit.station.node.into
+        try:
+            if frame.is_node:
+                self.checked_report(frame, output)
+            if into is not None:
+                frame.rules.validate({into: output})
+        except ContractError as error:
+            return str(error)
+        return ""
+
+    def _send_back(self, visit: Visit, text: str, problem: str) -> None:
+        """Ask for a better answer, or fail when that has been done often enough."""
+        talk, node = visit.talk, visit.station.node
+        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has answered
+        if talk.repairs >= node.repairs:
+            times = f" It was told so {talk.repairs} times." if talk.repairs else ""
+            shown_path, code = path_text(visit.path), "contract"
+            if text:
+                error: Exception = ContractError(f"the answer of {shown_path!r} does not fit: {problem}.{times}")
+            else:
+                code, error = "empty_answer", EmptyAnswer(f"{shown_path!r} answered nothing.{times}")
+            self.fail_agent(visit, self.trouble(code, error, visit.path))  # type: ignore[arg-type]  # both are codes
+            return
+        talk.repairs += 1
+        if text:
+            talk.turn_said.append(ThreadMessage("assistant", text, source=path_text(visit.path)))
+        ask = f"Your answer was not accepted: {capped(problem, 2_000).rstrip('.')}. Answer again."
+        talk.turn_said.append(ThreadMessage("user", ask, source="graphflow"))
+        self._next_turn(visit)
+
+    # --- how it goes wrong ---
+
+    def fail_agent(self, visit: Visit, trouble: Trouble) -> None:
+        """Let the attempt fail; nothing of the agent is under way."""
+        self._own_done(visit)
+        self.attempt_failed(visit, trouble)
+
+    def agent_bound(self, visit: Visit, reason: Reason) -> None:
+        """Stop an agent at a bound, with what it can offer."""
+        self._own_done(visit)
+        self.stop_at_bound(visit, reason, self._offers(visit))
+
+    @staticmethod
+    def _offers(visit: Visit) -> tuple[Report, ...]:
+        talk = visit.talk
+        if talk is None:
+            return ()
+        found = (Report(finding=talk.finding),) if talk.finding else ()
+        return (*found, *talk.reports)
+
+    def agent_overdue(self, visit: Visit) -> None:
+        """Let the attempt fail because its turn took too long."""
+        limit = visit.station.node.timeout or 0.0
+        late = 0.0 if visit.deadline is None else self.at - visit.deadline
+        error = NodeTimeout(path_text(visit.path), limit, limit + late)
+        self.break_off(visit, self.trouble("timeout", error, visit.path, limit=limit))
+
+    def break_off(self, visit: Visit, trouble: Trouble) -> None:
+        """Cancel all that an agent has under way, then let its attempt fail."""
+        if visit.closing is not None:
+            return
+
+        def broken() -> None:
+            visit.closing = None
+            visit.batch = ()
+            self.fail_agent(visit, trouble)
+
+        closing = Closing(broken)
+        self._stop(visit, closing)
+        self.proceed(closing)
+
+    def cancel_agent(self, visit: Visit, closing: Closing) -> None:
+        """Cancel an agent with all that it has under way."""
+        under_way = visit.closing
+        if under_way is not None and under_way is not closing and under_way.outstanding:
+            self.wait_for(under_way, closing)
+        else:
+            self._stop(visit, closing)
+        closing.after.append(lambda: self.end_cancelled(visit))
+
+    def _stop(self, visit: Visit, closing: Closing) -> None:
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has begun
+        for state in visit.batch:
+            if state.frame is not None and not state.done:
+                self.cancel_child(state.frame, closing)
+        for question in [name for name, asked in self.questions.items() if asked.visit is visit]:
+            del self.questions[question]
+        for wish in talk.wishes:
+            self.drop_timer(wish.timer)
+        for command in visit.due or ():
+            key = getattr(command, "key", "")
+            if key in visit.flying:  # it was allowed, and has not begun: it used nothing
+                self.settle_unused(visit, key)
+        visit.due = None
+        visit.closing = closing
+        if visit.flying:
+            closing.outstanding += 1
+            self.commands.append(CancelBody(visit.path))
+        else:
+            self._own_done(visit)
+            visit.standing = Standing.ENDED
+
+    def _agent_gone(self, visit: Visit) -> None:
+        """Note that the last effect of an agent that was being cancelled has ended."""
+        closing = visit.closing
+        assert closing is not None  # noqa: S101 - the caller looked
+        self._own_done(visit)
+        visit.standing = Standing.ENDED
+        closing.outstanding -= 1
+        self.proceed(closing)
+

@@ -1,0 +1,304 @@
+"""What an agent's model is asked and what it answered: tools, views and requests are made here, and replies read.
+
+All of it is pure: it looks at values and makes values. What happens next is decided in `agents`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, NamedTuple, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from graphflow.graphs.compiled import Edge, Station
+from graphflow.model.contract import Brief, Report
+from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
+from graphflow.nodes.agent import ASK, TRANSFER, Agent, first_sentence, generated_names
+from graphflow.nodes.client import ModelReply, ToolSpec
+from graphflow.nodes.tools import AskUser, Tool
+
+NOTE_SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {"note": {"type": "string", "description": "What they should know: what is wanted, and found."}},
+        "required": ["note"],
+        "additionalProperties": False,
+    }
+)
+
+SUPERVISOR_TEXT = (
+    "Split the question, ask your team for the parts, several at once where they do not need each other, and answer "
+    "once, from their reports. Say so where a part is missing."
+)
+"""The instructions of a supervisor that has none."""
+
+
+class Offer(NamedTuple):
+    """A tool that a model is offered, and what a call of it does.
+
+    Attributes:
+        kind: it runs a tool, asks a person, delegates over an edge, or hands over.
+        spec: how the model sees it.
+        tool: the tool, for the first two kinds.
+        edge: the edge, for the others.
+    """
+
+    kind: Literal["tool", "person", "ask", "transfer"]
+    spec: ToolSpec
+    tool: Tool | AskUser | None = None
+    edge: Edge | None = None
+
+
+Offers = Mapping[str, Offer]
+
+
+def offers_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> Offers:
+    """Return what an agent is offered where it stands: its tools, as far as they are allowed, its team, its peers.
+
+    Args:
+        station: the agent in its graph.
+        about: the stations of the graph, for what is known of the team.
+        allowed: the names of the tools that it may use, or None for all.
+    """
+    if station.offers is None:
+        station.offers = _offers(station, about)
+    offers: Offers = station.offers
+    if allowed is None:
+        return offers
+    return {name: offer for name, offer in offers.items() if offer.kind != "tool" or name in allowed}
+
+
+def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
+    agent = station.node
+    assert isinstance(agent, Agent)  # noqa: S101 - only agents are offered tools
+    found: dict[str, Offer] = {}
+    for tool in agent.tools:
+        found[tool.name] = Offer("person" if isinstance(tool, AskUser) else "tool", tool.spec, tool)
+    for name, target in generated_names(ASK, station.delegates).items():
+        edge = station.delegates[target]
+        brief = edge.contract.brief if edge.contract is not None else Brief
+        often = "" if edge.max_hops is None else f" It can be asked {_times(edge.max_hops)} in all."
+        spec = ToolSpec(name, f"Ask {target}, and get a report.{_about(about[target])}{often}", brief_schema(brief))
+        found.setdefault(name, Offer("ask", spec, edge=edge))
+    for name, target in generated_names(TRANSFER, station.handoffs).items():
+        text = f"Hand the conversation over to {target}, for good.{_about(about[target])}"
+        found.setdefault(name, Offer("transfer", ToolSpec(name, text, NOTE_SCHEMA), edge=station.handoffs[target]))
+    return found
+
+
+def _about(station: Station) -> str:
+    node = station.node
+    text = node.description or first_sentence(getattr(node, "instructions", ""))
+    return f" {text.rstrip('.')}." if text else ""
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+@functools.lru_cache(maxsize=256)
+def brief_schema(brief: type[BaseModel]) -> str:
+    """Return the JSON schema of a brief for a model, which writes the objective and what else it likes."""
+    return json.dumps(_untitled(brief.model_json_schema()))
+
+
+@functools.lru_cache(maxsize=256)
+def _output_schema(kind: Any) -> str:
+    schema: Any = _untitled(TypeAdapter(kind).json_schema())
+    if isinstance(kind, type) and issubclass(kind, Report):  # a model gives its reason in words
+        schema["properties"]["reason"] = {"type": ["string", "null"], "description": "Why it is not done."}
+        schema["$defs"] = {name: part for name, part in schema.get("$defs", {}).items() if name != "Reason"}
+    return json.dumps(schema)
+
+
+def output_schema(kind: Any) -> str:
+    """Return the JSON schema of an answer, as text; "" for free text."""
+    return "" if kind is None or kind is str else _output_schema(kind)
+
+
+def _untitled(schema: Any) -> Any:
+    """Leave out the titles that pydantic makes of names: they cost a model tokens and say nothing."""
+    if isinstance(schema, dict):
+        table = cast("dict[str, Any]", schema)
+        return {
+            key: {name: _untitled(item) for name, item in value.items()} if key == "properties" else _untitled(value)
+            for key, value in table.items()
+            if not (key == "title" and isinstance(value, str))
+        }
+    if isinstance(schema, list):
+        return [_untitled(item) for item in cast("list[Any]", schema)]
+    return schema
+
+
+# --- constrained JSON ------------------------------------------------------------------------------------------------
+
+
+def json_schema(offers: Offers, answer: str) -> str:
+    """Return the JSON schema of a reply in the decision mode "json": the reason first, then calls or an answer."""
+    said: Any = json.loads(answer) if answer else {"type": "string"}
+    defs = said.pop("$defs", {})
+    reason = {"type": "string", "description": "Why, in one sentence."}
+    final: Any = {
+        "type": "object",
+        "properties": {"reason": reason, "answer": said},
+        "required": ["reason", "answer"],
+        "additionalProperties": False,
+    }
+    if not offers:
+        return json.dumps({**final, **({"$defs": defs} if defs else {})})
+    calls: list[Any] = []
+    for offer in offers.values():
+        arguments = offer.spec.parameters
+        defs.update(arguments.pop("$defs", {}))
+        calls.append(
+            {
+                "type": "object",
+                "properties": {"tool": {"const": offer.spec.name}, "arguments": arguments},
+                "required": ["tool", "arguments"],
+                "additionalProperties": False,
+            }
+        )
+    acting = {
+        "type": "object",
+        "properties": {"reason": reason, "calls": {"type": "array", "items": {"anyOf": calls}, "minItems": 1}},
+        "required": ["reason", "calls"],
+        "additionalProperties": False,
+    }
+    return json.dumps({"anyOf": [acting, final], **({"$defs": defs} if defs else {})})
+
+
+def json_instructions(system: str, offers: Offers) -> str:
+    """Return the system text of the decision mode "json": the instructions, and how to answer."""
+    lines = [system] if system else []
+    lines.append('Answer with one JSON object. Give the reason first: {"reason": "...", "answer": ...}.')
+    if offers:
+        lines.append('Or call tools: {"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}. The tools:')
+        lines += [
+            f"- {offer.spec.name}: {offer.spec.description} Arguments: {offer.spec.parameters_json}"
+            for offer in offers.values()
+        ]
+    return "\n".join(lines)
+
+
+def as_plain_text(messages: Thread) -> Thread:
+    """Return messages without calls, for a model that knows none: calls as the JSON it wrote, results as data."""
+    names = {call.id: call.name for message in messages for call in message.calls}
+    made: list[ThreadMessage] = []
+    for message in messages:
+        if message.role == "tool":
+            kind = "failure" if message.failed else "result"
+            text = data(kind, names.get(message.answers, message.source), message.text)
+            made.append(ThreadMessage("user", text, source=message.source))
+        elif message.calls:
+            calls = [{"tool": call.name, "arguments": _loaded(call.arguments)} for call in message.calls]
+            said = json.dumps({"reason": message.text, "calls": calls}, ensure_ascii=False)
+            made.append(ThreadMessage("assistant", said, source=message.source))
+        else:
+            made.append(message)
+    return tuple(made)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+class Decided(NamedTuple):
+    """What a model decided: calls, or an answer, or nothing that can be read (`problem` says why)."""
+
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    problem: str = ""
+
+
+def read_reply(reply: ModelReply, *, native: bool) -> Decided:
+    """Read a reply in the mode in which it was asked for."""
+    if native or reply.calls:
+        return Decided(reply.text, reply.calls)
+    if not reply.text.strip():
+        return Decided()
+    try:
+        found = json.loads(reply.text)
+    except (ValueError, RecursionError) as error:
+        return Decided(reply.text, problem=f"it is no JSON ({error})")
+    if not isinstance(found, dict):
+        return Decided(reply.text, problem="it is no JSON object")
+    table = cast("dict[str, Any]", found)
+    if "calls" in table:
+        return _read_calls(table, reply.text)
+    if "answer" in table:
+        answer = table["answer"]
+        return Decided(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+    return Decided(reply.text, problem="it has neither 'calls' nor 'answer'")
+
+
+def _read_calls(table: Mapping[str, Any], text: str) -> Decided:
+    calls: list[ToolCall] = []
+    given = table["calls"]
+    for item in cast("list[Any]", given) if isinstance(given, list) else [None]:
+        if not isinstance(item, dict) or not isinstance(cast("dict[str, Any]", item).get("tool"), str):
+            return Decided(text, problem="'calls' is no list of objects with 'tool' and 'arguments'")
+        call = cast("dict[str, Any]", item)
+        calls.append(ToolCall(call["tool"], json.dumps(call.get("arguments", {}), ensure_ascii=False)))
+    reason = table.get("reason", "")
+    return Decided(reason if isinstance(reason, str) else shown(reason), tuple(calls))
+
+
+def with_own_ids(calls: Iterable[ToolCall], taken: set[str], turn: int) -> tuple[ToolCall, ...]:
+    """Return calls whose ids are theirs alone in the thread; an id that is empty or taken is made anew."""
+    made: list[ToolCall] = []
+    for position, call in enumerate(calls):
+        wanted = call.id or f"call_{turn}_{position}"
+        unique, number = wanted, 1
+        while unique in taken:
+            number += 1
+            unique = f"{wanted}_{number}"
+        taken.add(unique)
+        made.append(ToolCall(str(call.name), str(call.arguments), unique))
+    return tuple(made)
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+def read_answer(kind: Any, text: str) -> Any:
+    """Return an answer as the type it must have.
+
+    A text that is no JSON object is the finding of a `Report`.
+
+    Raises:
+        ValueError: with a text that a model can act on.
+    """
+    if kind is None or kind is str:
+        return text
+    if kind is Report and not text.lstrip().startswith(("{", "```")):
+        return Report(finding=text)
+    try:
+        return _adapter(kind).validate_json(_unfenced(text))
+    except ValidationError as error:
+        raise ValueError(problems_text(error)) from error
+
+
+@functools.lru_cache(maxsize=256)
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _unfenced(text: str) -> str:
+    """Take JSON out of the code fence that many models put around it."""
+    bare = text.strip()
+    if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
+        return bare.partition("\n")[2].removesuffix("```").strip()
+    return bare
+
+
+def problems_text(error: ValidationError) -> str:
+    """Say what is wrong with some JSON, one item for each place."""
+    found = [
+        f"{'.'.join(map(str, item['loc'])) or 'the whole'}: {item['msg']}" for item in error.errors(include_url=False)
+    ]
+    return "; ".join(found[:8]) + (f"; and {len(found) - 8} more" if len(found) > 8 else "")  # noqa: PLR2004 - enough for a model

@@ -1,0 +1,451 @@
+"""What a model wants done: its calls are read, paid for, run, approved, and answered, each exactly once."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ValidationError
+
+from graphflow.errors import UnknownTarget, UnknownTool
+from graphflow.events import EffectFinished, EffectStarted, Failure
+from graphflow.model.budget import Budget
+from graphflow.model.contract import Approval, Brief, Reason
+from graphflow.model.frozen import FrozenDict
+from graphflow.model.ids import path_text
+from graphflow.model.outcome import Call
+from graphflow.model.thread import ToolCall, capped, shown
+from graphflow.nodes.agent import ASK, TRANSFER, Agent
+from graphflow.nodes.client import ModelRequest, Price
+from graphflow.nodes.tools import AskUser, Tool
+from graphflow.runtime.asking import Offer, as_plain_text, problems_text
+from graphflow.runtime.commands import CallModel, CallTool, CancelCall
+from graphflow.runtime.core import Core, group_of
+from graphflow.runtime.ledger import TOKENS, USD, Amounts, Meter
+from graphflow.runtime.tables import Standing, Talk, Trouble, Visit, Wish
+
+WRONG_NAMES = 3
+"""How many wrong names in a row fail an agent."""
+
+ONE_TOOL: Amounts = (0, 0, 1, 0, 0, 0)
+ONE_TOOL_AGAIN: Amounts = (0, 0, 1, 1, 0, 0)
+
+
+class Wishes(Core):
+    """The model calls and the calls of models."""
+
+    # --- asking the model ---
+
+    def ask_model(self, visit: Visit) -> None:
+        """Ask the model, when its call can be paid."""
+        if self._asked(visit, last=False):
+            return
+        wanted = self._wanted(visit)[0]
+        if self.wait_for_funds(visit, lambda last: self._asked(visit, last=last), wanted, "model"):
+            self.free_slot(visit)
+        else:
+            self._cannot_ask(visit, wanted)
+
+    def _asked(self, visit: Visit, *, last: bool) -> bool:
+        """Try to pay a call of the model; tell whether there is nothing to wait for."""
+        if visit.standing is not Standing.RUNNING or visit.closing is not None:
+            return True  # it was cancelled
+        wanted, max_tokens = self._wanted(visit)
+        meter = visit.token.frame.meter
+        if self.is_behind(visit, wanted) or meter.refusing(wanted) is not None or self._broke(visit) is not None:
+            if last:
+                self._cannot_ask(visit, wanted)
+            return last
+        talk, node = visit.talk, visit.station.node
+        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        cost = Budget(model_calls=1, tokens=int(wanted[TOKENS]), usd=wanted[USD] or None)
+        self.start_effect(visit, "model", "model", wanted, cost)
+        messages = (*talk.view, *talk.said)
+        request = ModelRequest(
+            node.name, path_text(visit.path), visit.turn, talk.system,
+            messages if node.native else as_plain_text(messages), talk.specs, talk.schema, max_tokens,
+            "native" if node.native else "json",
+        )  # fmt: skip
+        group = group_of(visit.token)
+        self.with_slot(
+            visit, CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
+        )
+        return True
+
+    def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
+        """Return what a call of the model may cost at most, and how many tokens it may write for that."""
+        talk, node = visit.talk, visit.station.node
+        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        reads = _estimate(talk)
+        price: Price | None = getattr(node.model, "price", None)
+        writes = node.max_tokens
+        for meter in visit.token.frame.meter.chain():
+            if meter.granted[TOKENS] is not None:
+                writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
+            if price is not None and price.output and meter.granted[USD] is not None:
+                money = Decimal(self._at_hand(meter, USD)) - reads * price.input
+                writes = min(writes, int(money / price.output))
+        writes = max(writes, 1)
+        usd = Decimal(0) if price is None else reads * price.input + writes * price.output
+        return (0, 1, 0, 0, reads + writes, usd), writes
+
+    def _at_hand(self, meter: Meter, dimension: int) -> Any:
+        """Return what of a dimension is free, or is held by effects that are in flight."""
+        held = sum(
+            amounts[dimension]
+            for visit in self.visits.values()
+            if visit.flying and meter in visit.token.frame.meter.chain()
+            for amounts in visit.flying.values()
+        )
+        return (meter.free(dimension) or 0) + held
+
+    @staticmethod
+    def _broke(visit: Visit) -> Meter | None:
+        """Return a meter whose money is gone: where a price is not known, only what is left can tell."""
+        for meter in visit.token.frame.meter.chain():
+            free = meter.free(USD)
+            if free is not None and free <= 0 and meter.spent[USD] > 0:
+                return meter
+        return None
+
+    def _cannot_ask(self, visit: Visit, wanted: Amounts) -> None:
+        broke = self._broke(visit)
+        refusing = visit.token.frame.meter.refusing(wanted) or (None if broke is None else (broke, USD))
+        assert refusing is not None  # noqa: S101 - it has just refused
+        self.agent_bound(visit, self.refused_by(visit, *refusing, f"a call of the model of {visit.station.name!r}"))
+
+    # --- reading its calls ---
+
+    def make_wishes(self, visit: Visit, calls: Sequence[ToolCall]) -> Trouble | None:
+        """Read the calls of a reply; return the failure of too many wrong names in a row."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        for call in calls:
+            offer = talk.offers.get(call.name)
+            if offer is None:
+                talk.unknown += 1
+                talk.wishes.append(self._unknown(visit, call))
+                if talk.unknown >= WRONG_NAMES:
+                    return self._too_many_wrong_names(visit, call)
+            else:
+                talk.unknown = 0
+                talk.wishes.append(self._known(visit, call, offer))
+        return None
+
+    def _unknown(self, visit: Visit, call: ToolCall) -> Wish:
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        prefix = next((start for start in (TRANSFER, ASK) if call.name.startswith(start)), "")
+        known = [name for name in talk.offers if name.startswith(prefix)] or list(talk.offers)
+        names = ", ".join(known) or "none: answer in words"
+        return _answered(call, f"not executed: there is no tool {capped(call.name, 80)!r}; there are: {names}.")
+
+    def _too_many_wrong_names(self, visit: Visit, call: ToolCall) -> Trouble:
+        path, name = path_text(visit.path), capped(call.name, 80)
+        if name.startswith(TRANSFER):
+            error = UnknownTarget(path, name.removeprefix(TRANSFER), sorted(visit.station.handoffs))
+            return self.trouble("unknown_target", error, visit.path)
+        if name.startswith(ASK) and visit.station.delegates:
+            error = UnknownTarget(path, name.removeprefix(ASK), sorted(visit.station.delegates), "delegate")
+            return self.trouble("unknown_target", error, visit.path)
+        talk = visit.talk
+        return self.trouble("unknown_tool", UnknownTool(path, name, talk.offers if talk else ()), visit.path)
+
+    def _known(self, visit: Visit, call: ToolCall, offer: Offer) -> Wish:
+        """Read the arguments of a call; what cannot be read is told to the model, and not executed."""
+        try:
+            match offer.kind:
+                case "tool" | "person" if offer.tool is not None:
+                    return Wish(call, offer.kind, offer.tool, offer.tool.arguments(call.arguments))
+                case "ask" if offer.edge is not None and offer.edge.contract is not None:
+                    brief = _read(offer.edge.contract.brief, call)
+                    return Wish(call, "ask", arguments={"brief": brief}, edge=offer.edge)
+                case _:
+                    return self._transfer_wish(visit, call, offer)
+        except ValueError as error:
+            return _answered(call, f"not executed: {capped(str(error), 2_000)}")
+
+    @staticmethod
+    def _transfer_wish(visit: Visit, call: ToolCall, offer: Offer) -> Wish:
+        assert offer.edge is not None  # noqa: S101 - a transfer has one
+        if offer.edge.target == visit.station.name:
+            return _answered(call, "not executed: you have control already; answer, or hand over to somebody else.")
+        return Wish(call, "transfer", arguments={"note": _read(_Note, call).note}, edge=offer.edge)
+
+    # --- running them ---
+
+    def start_wishes(self, visit: Visit) -> None:
+        """Start the tools and the delegations of a turn, all at once but the sequential ones."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        for position, wish in enumerate(talk.wishes):
+            if wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
+                self.start_tool(visit, position)
+        self._start_next_in_line(visit)
+        asks = [position for position, wish in enumerate(talk.wishes) if wish.kind == "ask"]
+        talk.calls = asks
+        if asks:
+            self.ask_team(visit, [_call_of(talk.wishes[position]) for position in asks])
+
+    def _start_next_in_line(self, visit: Visit) -> None:
+        """Start the next sequential tool, when the last one has ended."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        line = [
+            (position, wish)
+            for position, wish in enumerate(talk.wishes)
+            if wish.kind == "tool" and getattr(wish.tool, "sequential", False) and not wish.needs_person
+        ]
+        while line and not any(wish.under_way for _, wish in line):
+            position, wish = line.pop(0)
+            if wish.result is None:
+                self.start_tool(visit, position)
+
+    def start_tool(self, visit: Visit, position: int) -> None:
+        """Run a tool, if nothing speaks against it and it can be paid."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        wish = talk.wishes[position]
+        against = self._against(visit, wish)
+        if against:
+            wish.result, wish.failed = f"not executed: {against}", True
+            return
+        wish.under_way = True
+        if not self._tool_paid(visit, position, last=False):
+            funder = functools.partial(self._tool_funded, visit, position)
+            wanted = _tool_costs(wish)
+            if not self.wait_for_funds(visit, funder, wanted, str(position)):
+                self._tool_refused(visit, wish)
+
+    def _tool_funded(self, visit: Visit, position: int, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
+        paid = self._tool_paid(visit, position, last=last)
+        if paid and visit.talk is not None and visit.closing is None:
+            self.agenda.append(lambda: self._settle_if_open(visit))
+        return paid
+
+    def _settle_if_open(self, visit: Visit) -> None:
+        if visit.closing is None and visit.standing is Standing.RUNNING and visit.talk is not None:
+            self.settle_turn(visit)
+
+    def _tool_paid(self, visit: Visit, position: int, *, last: bool) -> bool:
+        """Try to pay a tool call; tell whether there is nothing to wait for."""
+        talk = visit.talk
+        if talk is None or visit.closing is not None or visit.standing is not Standing.RUNNING:
+            return True  # it was cancelled
+        wish = talk.wishes[position]
+        wanted = _tool_costs(wish)
+        if self.is_behind(visit, wanted) or visit.token.frame.meter.refusing(wanted) is not None:
+            if last:
+                self._tool_refused(visit, wish)
+            return last
+        tool = wish.tool
+        assert isinstance(tool, Tool)  # noqa: S101 - the others do not run
+        talk.tools_run += 1
+        if not wish.attempt:
+            talk.used[tool.name] = talk.used.get(tool.name, 0) + 1
+        key = f"{position}.{wish.attempt}" if wish.attempt else str(position)
+        cost = Budget(tool_calls=1, retries=1) if wish.attempt else Budget(tool_calls=1)
+        self.start_effect(visit, key, tool.name, wanted, cost)
+        if tool.timeout is not None:
+            wish.due = self.at + tool.timeout
+            wish.timer = self.set_timer(wish.due, visit.path, "timeout", lambda: self._tool_overdue(visit, wish, key))
+        self.with_slot(
+            visit,
+            CallTool(
+                visit.path, visit.turn, visit.attempt, key, tool, wish.call.id, wish.arguments, visit.token.context,
+                group_of(visit.token),
+            ),
+        )  # fmt: skip
+        return True
+
+    def _tool_refused(self, visit: Visit, wish: Wish) -> None:
+        refusing = visit.token.frame.meter.refusing(_tool_costs(wish))
+        assert refusing is not None  # noqa: S101 - it has just refused
+        reason = self.refused_by(visit, *refusing, f"a call of the tool {wish.call.name!r}")
+        wish.under_way = False
+        if wish.attempt:
+            wish.result = f"{wish.result} (after {wish.attempt} attempts; {reason.text})"
+        else:
+            wish.result = f"not executed: {reason.text} Answer with what you have."
+        wish.failed = True
+
+    def _against(self, visit: Visit, wish: Wish) -> str:
+        """Say what speaks against a tool call: a limit of the agent or the tool, or a rule that denies it."""
+        talk, node, tool = visit.talk, visit.station.node, wish.tool
+        assert talk is not None and isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
+        if talk.tools_run >= node.max_tool_calls:
+            return f"the limit of {node.max_tool_calls} tool calls is reached. Answer with what you have."
+        if tool.max_calls is not None and talk.used.get(tool.name, 0) >= tool.max_calls:
+            return f"{tool.name} may be called {tool.max_calls} times, and has been. Answer with what you have."
+        denies = (*visit.token.frame.denies, *(() if node.deny is None else (node.deny,)))
+        for deny in denies:
+            try:
+                why = deny(tool.name, FrozenDict(wish.arguments))
+            except Exception as error:  # noqa: BLE001 - a rule that cannot be asked does not allow
+                why = f"a rule could not be asked ({type(error).__name__}: {error})"
+            if why:
+                return f"{tool.name} is denied: {why}"
+        return ""
+
+    def _tool_overdue(self, visit: Visit, wish: Wish, key: str) -> None:
+        """Stop a tool that takes too long."""
+        wish.timer = None
+        if wish.under_way and visit.closing is None:
+            if any(getattr(command, "key", "") == key for command in visit.due or ()):
+                return  # it waits for a slot and has not begun: what it brings is late anyway
+            wish.late = True
+            self.commands.append(CancelCall(visit.path, key))
+
+    def tool_ended(self, visit: Visit, fact: EffectFinished) -> None:
+        """Take what a tool brought: a result, a failure to tell the model, one more attempt, or a failed node."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has called
+        position = int(fact.key.partition(".")[0])
+        wish = talk.wishes[position]
+        tool = wish.tool
+        assert isinstance(tool, Tool)  # noqa: S101 - the others do not run
+        self.drop_timer(wish.timer)
+        wish.timer, wish.under_way = None, False
+        failure = fact.failure
+        if tool.timeout is not None and (wish.late or self.at > wish.due):
+            text = f"it took longer than its timeout of {tool.timeout:g} s"
+            failure = Failure("graphflow.errors.NodeTimeout", text, (), "timeout", tool.timeout)
+        wish.late = False
+        talk.worked[tool.name] = talk.worked.get(tool.name, False) or failure is None
+        if failure is None:
+            wish.result, wish.failed = capped(str(fact.result)), False
+        elif wish.attempt < tool.retries and talk.tools_run < self._most_tools(visit):
+            wish.result = _failed_text(tool, failure)
+            wish.attempt += 1
+            self.start_again(visit, position)
+        elif tool.on_error == "raise" and failure.code != "declared":
+            self.break_off(visit, self.raised(visit, failure))
+            return
+        else:
+            text = _failed_text(tool, failure)
+            wish.result, wish.failed = text + (f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""), True
+        self._start_next_in_line(visit)
+        self.settle_turn(visit)
+
+    @staticmethod
+    def _most_tools(visit: Visit) -> int:
+        node = visit.station.node
+        return node.max_tool_calls if isinstance(node, Agent) else 0
+
+    def start_again(self, visit: Visit, position: int) -> None:
+        """Try a tool once more, if that can be paid."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has called
+        wish = talk.wishes[position]
+        wish.under_way = True
+        if not self._tool_paid(visit, position, last=False):
+            funder = functools.partial(self._tool_funded, visit, position)
+            if not self.wait_for_funds(visit, funder, _tool_costs(wish), str(position)):
+                self._tool_refused(visit, wish)
+
+    def raised(self, visit: Visit, failure: Failure) -> Trouble:
+        """Make the failure of a node of what its model or its tool raised."""
+        late = failure.code == "timeout"
+        reason = Reason(
+            code="timeout" if late else "failed", text=failure.text, path=path_text(visit.path),
+            error_type=failure.error_type.rpartition(".")[2], limit=failure.limit,
+        )  # fmt: skip
+        return Trouble(reason, failure, timed_out=late)
+
+    # --- people ---
+
+    def question_of(self, visit: Visit, wish: Wish) -> tuple[str, Any]:
+        """Return what a person is asked about a call, and the type of the answer."""
+        tool = wish.tool
+        if isinstance(tool, AskUser):
+            return str(wish.arguments["question"]), tool.schema
+        assert isinstance(tool, Tool)  # noqa: S101 - only these two ask
+        text = f"{visit.station.name!r} wants to call {tool.name}({_shown_arguments(wish)}). Approve it?"
+
+        def checked(approval: Approval) -> Approval:
+            if approval.arguments is not None:
+                tool.arguments(json.dumps(dict(approval.arguments), default=_thaw))
+            return approval
+
+        return text, Annotated[Approval, AfterValidator(checked)]
+
+    def decided(self, visit: Visit, position: int, value: object) -> None:
+        """Run the tool that a person approved, or tell the model why not."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
+        wish, approval = talk.wishes[position], Approval.model_validate(value)
+        tool = wish.tool
+        assert isinstance(tool, Tool)  # noqa: S101 - only tools are approved
+        wish.approved = True
+        if not approval.approve:
+            why = f": {approval.reason}" if approval.reason else ". Do not call it again for this"
+            wish.result, wish.failed = f"not executed: a person rejected this call{why}.", True
+            return
+        if approval.arguments is not None:
+            wish.arguments = tool.arguments(json.dumps(dict(approval.arguments), default=_thaw))
+        if visit.standing is not Standing.RUNNING:
+            self.busy += 1
+            visit.standing = Standing.RUNNING
+        if tool.sequential:
+            self._start_next_in_line(visit)
+        else:
+            self.start_tool(visit, position)
+
+
+class _Note(BaseModel):
+    note: str = ""
+
+
+def _read(kind: type[Any], call: ToolCall) -> Any:
+    """Read the arguments of a call.
+
+    Raises:
+        ValueError: with a text that a model can act on.
+    """
+    try:
+        return kind.model_validate_json(call.arguments if call.arguments.strip() else "{}")
+    except ValidationError as error:
+        fields = ", ".join(
+            f"{name}{' (required)' if field.is_required() else ''}" for name, field in kind.model_fields.items()
+        )
+        msg = f"the arguments of {call.name} do not fit: {problems_text(error)}. Wanted: {fields}."
+        raise ValueError(msg) from None
+
+
+def _answered(call: ToolCall, text: str) -> Wish:
+    return Wish(call, "none", result=text, failed=True)
+
+
+def _call_of(wish: Wish) -> Call:
+    brief: Brief = wish.arguments["brief"]
+    assert wish.edge is not None  # noqa: S101 - a delegation has one
+    return Call(str(wish.edge.target), brief, id=wish.call.id)
+
+
+def _tool_costs(wish: Wish) -> Amounts:
+    return ONE_TOOL_AGAIN if wish.attempt else ONE_TOOL
+
+
+def _failed_text(tool: Tool, failure: Failure) -> str:
+    if failure.code in ("declared", "timeout"):
+        return f"{tool.name} failed: {capped(failure.text)}"
+    return f"{tool.name} failed: {failure.error_type.rpartition('.')[2]}: {capped(failure.text)}"
+
+
+def _shown_arguments(wish: Wish) -> str:
+    return capped(", ".join(f"{name}={shown(value)}" for name, value in wish.arguments.items()), 400)
+
+
+def _thaw(value: Any) -> Any:
+    return dict(value) if isinstance(value, FrozenDict) else list(value)
+
+
+def _estimate(talk: Talk) -> int:
+    """Guess how many tokens a request has: about four characters each."""
+    size = talk.fixed
+    for message in (*talk.view, *talk.said):
+        size += len(message.text) + 16 + sum(len(call.name) + len(call.arguments) + 16 for call in message.calls)
+    return size // 4 + 1

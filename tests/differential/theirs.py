@@ -1,0 +1,188 @@
+"""Runs a play in openai-agents."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from agents import (
+    Agent,
+    AgentsException,
+    Handoff,
+    MaxTurnsExceeded,
+    RunConfig,
+    RunContextWrapper,
+    Runner,
+    Usage,
+    function_tool,
+    handoff,
+    set_trace_processors,
+    set_tracing_disabled,
+)
+from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from pydantic import BaseModel
+
+from tests.differential.script import (
+    FAILED,
+    FATAL,
+    IGNORED,
+    INPUT_TOKENS,
+    MOVED,
+    OUTPUT_TOKENS,
+    Asked,
+    Line,
+    Play,
+    Reply,
+    Seen,
+    Shelf,
+    said,
+)
+
+# It would send its traces to a service.
+set_trace_processors([])
+set_tracing_disabled(disabled=True)
+
+TEXTS = {
+    "An error occurred while running the tool. Please try again.": FAILED,
+    "Multiple handoffs detected, ignoring this one.": IGNORED,
+}
+
+
+class Note(BaseModel):
+    """What a transfer carries."""
+
+    note: str
+
+
+class Objective(BaseModel):
+    """What a delegation carries."""
+
+    objective: str
+
+
+async def _noted(context: RunContextWrapper[Any], note: Note) -> None:
+    """Take the note; it stands in the call already."""
+
+
+def _objective(options: Any) -> str:
+    return cast("str", options["params"]["objective"])
+
+
+class _Models:
+    """The models of a play, which number the calls and keep what they were asked in order of arrival."""
+
+    def __init__(self, play: Play) -> None:
+        self.asked: list[tuple[str, ModelCall]] = []
+        self._count = 0
+        self.of = {
+            member.name: ScriptedModel([self._step(member.name, reply) for reply in play.script.get(member.name, ())])
+            for member in play.members
+        }
+
+    def _step(self, agent: str, reply: Reply) -> ModelStep:
+        if reply.error:
+            return ModelStep.respond(lambda asked: self._raise(agent, asked, reply.error))
+        output = [assistant_message(reply.text)] if reply.text or not reply.calls else []
+        for one in reply.calls:
+            self._count += 1
+            output.append(function_call(one.tool, one.arguments, call_id=one.id or f"call{self._count}"))
+        usage = Usage(
+            requests=1,
+            input_tokens=INPUT_TOKENS,
+            output_tokens=OUTPUT_TOKENS,
+            total_tokens=INPUT_TOKENS + OUTPUT_TOKENS,
+        )
+
+        def respond(asked: ModelCall) -> ModelStep:
+            self.asked.append((agent, asked))
+            return ModelStep(output=output, usage=usage)
+
+        return ModelStep.respond(respond)
+
+    def _raise(self, agent: str, asked: ModelCall, error: str) -> ModelStep:
+        self.asked.append((agent, asked))
+        raise RuntimeError(error)
+
+
+def _team(play: Play, models: _Models, shelf: Shelf) -> dict[str, Agent[Any]]:
+    tools = {
+        name: function_tool(body, failure_error_function=None) if name == FATAL else function_tool(body)
+        for name, body in shelf.tools().items()
+    }
+    agents: dict[str, Agent[Any]] = {
+        member.name: Agent(
+            name=member.name,
+            instructions=f"You are {member.name}.",
+            model=models.of[member.name],
+            tools=[tools[name] for name in member.tools],
+            output_type=member.output,
+        )
+        for member in play.members
+    }
+    for member in play.members:
+        agent = agents[member.name]
+        targets: list[Agent[Any] | Handoff[Any, Any]] = [
+            handoff(agents[name], on_handoff=_noted, input_type=Note) for name in member.hands_off
+        ]
+        agent.handoffs = targets
+        agent.tools += [
+            agents[name].as_tool(
+                f"ask_{name}", f"Ask {name}.", parameters=Objective, input_builder=_objective, max_turns=play.max_turns
+            )
+            for name in member.team
+        ]
+    return agents
+
+
+def _lines(given: Any) -> tuple[Line, ...]:
+    if isinstance(given, str):
+        return (("user", given),)
+    names: dict[str, str] = {}
+    lines: list[Line] = []
+    for item in given:
+        match item.get("type", "message"):
+            case "function_call":
+                names[item["call_id"]] = item["name"]
+                lines.append(("call", f"{item['name']} {said(item['arguments'])}"))
+            case "function_call_output":
+                name, text = names[item["call_id"]], item["output"]
+                moved = name.startswith("transfer_to_") and text.startswith('{"assistant"')
+                lines.append(("result", f"{name}: {MOVED if moved else TEXTS.get(text, text)}"))
+            case _:
+                parts = item["content"]
+                text = parts if isinstance(parts, str) else "".join(part["text"] for part in parts)
+                lines.append((item["role"], text))
+    return tuple(lines)
+
+
+def play_theirs(play: Play) -> Seen:
+    """Run a play; it knows asyncio only."""
+    return asyncio.run(_play(play))
+
+
+async def _play(play: Play) -> Seen:
+    shelf, models = Shelf(), _Models(play)
+    team = _team(play, models, shelf)
+    output: Any = None
+    speaker, usage = "", Usage()
+    try:
+        result = await Runner.run(
+            team[play.members[0].name],
+            play.user,
+            max_turns=play.max_turns,
+            run_config=RunConfig(
+                tracing_disabled=True,
+                tool_not_found_behavior="return_error_to_model" if play.forgiving else "raise_error",
+            ),
+        )
+    except AgentsException as error:
+        end = "max_turns" if isinstance(error, MaxTurnsExceeded) else f"{type(error).__name__}: {error}"
+        if error.run_data is not None:
+            speaker, usage = error.run_data.last_agent.name, error.run_data.context_wrapper.usage
+    except RuntimeError as error:
+        end = f"raised: {error}"
+    else:
+        end, output = "done", result.final_output
+        speaker, usage = result.last_agent.name, result.context_wrapper.usage
+    requests = tuple(Asked(agent, _lines(asked.input)) for agent, asked in models.asked)
+    return Seen(requests, tuple(shelf.used), usage.requests, usage.total_tokens, end, output, speaker)
