@@ -28,7 +28,6 @@ from graphflow import (
     ModelRequest,
     Report,
     State,
-    Stream,
     Supervisor,
     ToolCall,
     Update,
@@ -187,7 +186,7 @@ class Specialist:
         self.seconds = ms / 1000
         self.answer = ModelReply(json.dumps({"finding": role, "evidence": [role]}), usage=Usage(100, 20))
 
-    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:  # noqa: ARG002 - a script
+    async def reply(self, request: ModelRequest, stream: Callable[[str], None]) -> ModelReply:  # noqa: ARG002 - a script
         """Answer."""
         if self.seconds:
             await anyio.sleep(self.seconds)
@@ -202,7 +201,7 @@ class Lead:
         ToolCall("ask_shipping", json.dumps({"objective": "b"}), "s"),
     )
 
-    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:  # noqa: ARG002 - a script
+    async def reply(self, request: ModelRequest, stream: Callable[[str], None]) -> ModelReply:  # noqa: ARG002 - a script
         """Ask, or answer."""
         reports = [message.text for message in request.messages if message.role == "tool"]
         return ModelReply("; ".join(reports), () if reports else self.calls, Usage(200, 40))

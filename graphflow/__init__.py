@@ -41,6 +41,8 @@ from graphflow.nodes.client import ModelRequest as ModelRequest
 from graphflow.nodes.client import Price as Price
 from graphflow.nodes.client import ToolSpec as ToolSpec
 from graphflow.nodes.client import Usage as Usage
+from graphflow.nodes.detect import ping_pong as ping_pong
+from graphflow.nodes.detect import repetition as repetition
 from graphflow.nodes.edges import fork as fork
 from graphflow.nodes.edges import on as on
 from graphflow.nodes.edges import on_active as on_active
@@ -126,7 +128,9 @@ __all__ = (
     "node",
     "on",
     "on_active",
+    "ping_pong",
     "quorum",
+    "repetition",
     "run",
     "run_sync",
     "start",

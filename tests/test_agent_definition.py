@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -58,7 +58,7 @@ class Closer(Report):
     """A report of one's own."""
 
 
-class Color(str, Enum):
+class Color(StrEnum):
     RED = "red"
 
 
@@ -89,9 +89,14 @@ def refund(number: str) -> str:
 APPROVED = tool(refund.fn, name="refund", effect="irreversible", approval=True)
 
 
+def over(options: dict[str, Any], /, **usual: Any) -> dict[str, Any]:
+    """Options over the usual ones."""
+    return {**usual, **options}
+
+
 def agent(name: str, *tools: Any, kind: type[Agent] = Agent, **options: Any) -> Agent:
     """An agent that is told apart from others by what it is there for."""
-    return kind(name, **{"model": MODEL, "tools": tools, "description": f"Does what {name} does.", **options})
+    return kind(name, **over(options, model=MODEL, tools=tools, description=f"Does what {name} does."))
 
 
 def supervisor(name: str, *tools: Any, **options: Any) -> Agent:
@@ -110,7 +115,7 @@ def function(name: str, **options: Any) -> Node[Case]:
 
 def graph_of(*chains: Chain[Any], **options: Any) -> Graph[Any]:
     """A graph of these statements."""
-    return Graph("graph", *chains, **{"context": Case, "budget": Budget(node_runs=10**9), **options})
+    return Graph("graph", *chains, **over(options, context=Case, budget=Budget(node_runs=10**9)))
 
 
 def yes(state: State[Any]) -> bool:
@@ -229,13 +234,13 @@ TO_BILLING = tool(get_invoice.fn, name="transfer_to_billing")
 
 def team(*members: Node[Any], lead: Agent = DESK, **options: Any) -> Graph[Any]:
     """A supervisor with a team."""
-    return graph_of(START >> lead >> END, lead.delegates(*members, **{"max_hops": 1, **options}))
+    return graph_of(START >> lead >> END, lead.delegates(*members, **over(options, max_hops=1)))
 
 
 def peers(lead: Agent, *others: Node[Any], **options: Any) -> Graph[Any]:
     """An agent that hands off to others."""
     ends = [other >> END for other in others]
-    return graph_of(START >> lead >> END, lead.hands_off(*others, **{"max_hops": 1, **options}), *ends)
+    return graph_of(START >> lead >> END, lead.hands_off(*others, **over(options, max_hops=1)), *ends)
 
 
 @pytest.mark.parametrize(
@@ -359,7 +364,7 @@ def test_good_agents_have_no_problem(graph: Graph[Any]) -> None:
 def test_a_tool_that_cannot_be_undone_is_named() -> None:
     """The problem says which tools it is about, and that they can be approved."""
     wipe = tool(refund.fn, name="wipe", effect="irreversible")
-    graph = graph_of(START >> agent("a", refund, wipe, APPROVED.__class__("ok", "", "{}", yes)) >> END)
+    graph = graph_of(START >> agent("a", refund, wipe, tool(APPROVED, name="pay")) >> END)
 
     (problem,) = graph.check()
 
@@ -649,16 +654,21 @@ def look_up(number: str) -> str:
     return number * 2
 
 
+def by_order(order: str) -> str:
+    """Look an invoice up."""
+    return order
+
+
 def small(*tools: Any, kind: type[Agent] = Agent, **options: Any) -> Graph[Any]:
     """A graph of one agent, the options of which are said."""
-    return Graph("g", START >> kind("a", **{"model": MODEL, "tools": tools, **options}) >> END, context=Case)
+    return Graph("g", START >> kind("a", **over(options, model=MODEL, tools=tools)) >> END, context=Case)
 
 
 def asked(*names: str, **options: Any) -> Graph[Any]:
     """A graph with delegate edges, the options of which are said."""
     members = [agent(name, get_invoice) for name in names or ("billing",)]
     return Graph(
-        "g", START >> DESK >> END, DESK.delegates(*members, **{"max_hops": 1, **options}), context=Case
+        "g", START >> DESK >> END, DESK.delegates(*members, **over(options, max_hops=1)), context=Case
     )  # fmt: skip
 
 
@@ -676,7 +686,7 @@ def handed(**options: Any) -> Graph[Any]:
 
 def tooled(fn: Callable[..., Any] = get_invoice.fn, **options: Any) -> Graph[Any]:
     """A graph of one agent with one tool, the options of which are said."""
-    return small(tool(fn, **{"name": "get_invoice", **options}))
+    return small(tool(fn, **over(options, name="get_invoice")))
 
 
 @pytest.mark.parametrize(
@@ -691,7 +701,7 @@ def tooled(fn: Callable[..., Any] = get_invoice.fn, **options: Any) -> Graph[Any
         pytest.param(tooled(), tooled(description="Looks it up."), id="description of a tool"),
         pytest.param(tooled(), tooled(look_up), id="source of a tool"),
         pytest.param(tooled(version="1"), tooled(version="2"), id="version of a tool"),
-        pytest.param(tooled(version="1"), tooled(lambda order: order, version="1", description="Look an invoice up."),
+        pytest.param(tooled(version="1"), tooled(by_order, version="1"),
                      id="schema of a tool"),
         pytest.param(tooled(), tooled(effect="read"), id="effect"),
         pytest.param(tooled(), tooled(approval=True), id="approval"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from graphflow.cli import main
-from graphflow.events import read_event
+from graphflow.persistence.lines import read_event
 
 pytestmark = pytest.mark.may_block  # the command line is a process of its own: it writes where it runs
 
@@ -694,6 +694,7 @@ def test_contexts_that_take_no_input_say_so(team: Team, capsys: Printed, words: 
 NUMBERS: Final = """
 from graphflow import END, START, Context, Graph, State, node
 from pydantic import model_validator
+from graphflow.persistence.lines import read_event
 
 class Numbers(Context):
     count: int

@@ -38,8 +38,9 @@ from graphflow.cli.results import as_text, jsonable, to_json
 from graphflow.cli.running import recorder
 from graphflow.cli.telling import Telling
 from graphflow.errors import InternalError
-from graphflow.events import Emitted, Event, event_json, read_event
+from graphflow.events import Emitted, Event
 from graphflow.model.budget import ADDITIVE
+from graphflow.persistence.lines import event_json, read_event
 
 
 class Priced(Report):

@@ -14,7 +14,7 @@ from typing import IO, Final
 
 import pytest
 
-from graphflow.events import read_event
+from graphflow.persistence.lines import read_event
 from tests.support import ROOT
 
 GRAPHS: Final = r"""

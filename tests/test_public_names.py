@@ -7,13 +7,17 @@ import graphflow.testing
 
 PUBLIC = {
     "ALL", "ANY", "END", "NOTHING", "START", "STRICT",
-    "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph", "GraphflowError", "Handoff",
-    "Human", "Join", "Json", "Left", "Node", "Pause", "Question", "Reason", "Report", "Result", "Run", "Skip",
-    "Spending", "State", "Step", "Update",
-    "add", "append", "extend", "first", "fork", "node", "on", "quorum", "run", "run_sync", "start", "union", "when",
+    "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph",
+    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "ModelClient", "ModelReply", "ModelRequest", "Node",
+    "Pause", "Price", "Question", "Reason", "Report", "Result", "Run", "Skip", "Spending", "State", "Step",
+    "Supervisor", "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
+    "add", "append", "extend", "first", "fork", "last", "node", "on", "on_active", "ping_pong", "quorum", "repetition",
+    "run", "run_sync", "start", "tool", "union", "when",
 }  # fmt: skip
 
-TESTING = {"ManualClock", "MemoryJournal", "canonical_trace", "fold_again"}
+TESTING = {
+    "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
+}  # fmt: skip
 
 SUBPACKAGES = {"cli", "errors", "events", "graphs", "model", "nodes", "persistence", "runtime", "testing", "visualize"}
 
@@ -31,7 +35,7 @@ def test_the_names_of_the_package_are_these_and_no_others() -> None:
 
 def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
     """What users' tests import is as public as the rest."""
-    assert names(graphflow.testing) - {"clock", "trace"} == TESTING
+    assert names(graphflow.testing) - {"clock", "models", "trace"} == TESTING
 
 
 def test_every_public_name_says_what_it_is() -> None:

@@ -46,10 +46,9 @@ from graphflow.events import (
     RunEnded,
     RunStarted,
     Spent,
-    event_json,
-    read_event,
 )
 from graphflow.model.ids import Path, Segment, parse_path
+from graphflow.persistence.lines import event_json, read_event
 from graphflow.runtime.handle import run
 from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg
 from graphflow.visualize.drawing import Drawing, drawing_of

@@ -12,10 +12,11 @@ from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
 from graphflow.cli.target import load_graph
 from graphflow.errors import GraphProblems
-from graphflow.events import Event, RunStarted, read_event
+from graphflow.events import Event, RunStarted
 from graphflow.graphs.bounds import DIMENSIONS, WorstCase
 from graphflow.graphs.checks import Problem, require_runnable
 from graphflow.graphs.graph import Graph
+from graphflow.persistence.lines import read_event
 from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg, to_term
 from graphflow.visualize.svg import has_dot, render
 

@@ -11,11 +11,11 @@ from typing import Any, Final, cast
 import pydantic_core
 from pydantic import TypeAdapter
 
-from graphflow.events import writable
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
+from graphflow.persistence.lines import writable
 from graphflow.runtime.result import Question, Result
 
 EXIT_CODES: Final = {

@@ -19,10 +19,11 @@ from graphflow.cli.progress import Progress, progress_on
 from graphflow.cli.results import EXIT_CODES, ending, question_lines, refused_lines, result_data, result_text, to_json
 from graphflow.cli.target import load_graph
 from graphflow.errors import GraphflowError, InternalError
-from graphflow.events import Event, event_json
+from graphflow.events import Event
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
+from graphflow.persistence.lines import event_json
 from graphflow.runtime.handle import Run, start
 from graphflow.runtime.result import Result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -12,6 +12,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
 from graphflow.nodes.base import Node
+from graphflow.nodes.detect import Detector
 from graphflow.nodes.edges import (
     Chain,
     ChooseStatement,
@@ -52,6 +53,7 @@ class Graph(Node[Any], Generic[C]):
         max_handoffs: how many handoffs one activation may make, or None.
         max_hops: how many edges one activation may traverse, or None.
         escalate: where control goes when a bound is hit, or None.
+        detect: the detectors that watch each activation: `ping_pong()`, `repetition()`.
         enter: makes the context of a nested activation from the caller's state, or None for the default.
         leave: makes the output from the state at END, or None for the default, the output that reached END.
     """
@@ -64,6 +66,7 @@ class Graph(Node[Any], Generic[C]):
     max_handoffs: int | None
     max_hops: int | None
     escalate: Node[Any] | None
+    detect: tuple[Detector, ...]
     enter: Callable[[State[Any]], C] | None
     leave: Callable[[State[C]], Any] | None
     kind: ClassVar[str] = "graph"
@@ -79,6 +82,7 @@ class Graph(Node[Any], Generic[C]):
         max_handoffs: int | None = None,
         max_hops: int | None = None,
         escalate: Node[Any] | None = None,
+        detect: Sequence[Detector] = (),
         enter: Callable[[State[Any]], C] | None = None,
         leave: Callable[[State[C]], Any] | None = None,
         into: str | None = None,
@@ -125,6 +129,11 @@ class Graph(Node[Any], Generic[C]):
         ):
             put(self, bound, checked_bound(f"Graph {name!r}: ", value, bound))
         put(self, "escalate", escalate)
+        watchers: tuple[object, ...] = (detect,) if isinstance(detect, Detector) else tuple(detect)
+        if not all(isinstance(found, Detector) for found in watchers):
+            msg = f"Graph({name!r}, detect={detect!r}): ping_pong(...) and repetition(...) are detectors."
+            raise UsageError(msg)
+        put(self, "detect", watchers)
         put(self, "enter", enter)
         put(self, "leave", leave)
         init_node(self, name, into=into, retries=retries, max_visits=max_visits, description=description)

@@ -36,9 +36,10 @@ from graphflow.runtime.failures import Failures
 from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
+from graphflow.runtime.watching import Watching
 
 
-class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork):
+class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
     """One run's state, advanced by facts."""
 
     def __init__(self, graph: Graph[Any]) -> None:

@@ -122,9 +122,9 @@ class Agents(Wishes):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has a turn
         made = talk.turn_said
-        made.extend(
-            ThreadMessage("tool", wish.result or "", (), wish.call.id, wish.failed, wish.source) for wish in talk.wishes
-        )
+        for wish in talk.wishes:
+            text = (wish.result or "") + (f"\n[{wish.note}]" if wish.note else "")
+            made.append(ThreadMessage("tool", text, (), wish.call.id, wish.failed, wish.source))
         talk.said.extend(made)
         talk.log.items.extend(made)
         talk.turn_said, talk.wishes = [], []
@@ -179,6 +179,10 @@ class Agents(Wishes):
         trouble = self.make_wishes(visit, calls)
         if trouble is not None:
             self.fail_agent(visit, trouble)
+            return
+        stopped = self.repeats(visit)
+        if stopped is not None:
+            self.agent_bound(visit, stopped)
             return
         self.start_wishes(visit)
         self.settle_turn(visit)
@@ -245,6 +249,7 @@ class Agents(Wishes):
                 wish.result = data("report", wish.source, shown(report))
             if isinstance(report, Report) and report.status == "done":
                 talk.reports.append(report)
+                self.new_evidence(visit.token, f"{report.finding} {report.evidence}")
         visit.batch = ()
         self.settle_turn(visit)
 

@@ -244,6 +244,22 @@ class Core:
         """Return the report that a callee owes its caller (frames)."""
         raise NotImplementedError
 
+    def new_evidence(self, token: Token, text: str) -> None:
+        """Note a result or a report for the detectors (watching)."""
+        raise NotImplementedError
+
+    def step_taken(self, token: Token, path: Path, key: tuple[str, ...], what: str) -> Any:
+        """Note a step for the detectors (watching)."""
+        raise NotImplementedError
+
+    def node_entered(self, token: Token, name: str, path: Path, inbox: Inbox) -> Any:
+        """Note that a node is entered, for the detectors (watching)."""
+        raise NotImplementedError
+
+    def handing_off(self, token: Token, path: Path, target: str) -> Any:
+        """Note a handoff for the detectors (watching)."""
+        raise NotImplementedError
+
     def forget(self, visit: Visit) -> None:
         """Forget a visit (visits)."""
         raise NotImplementedError

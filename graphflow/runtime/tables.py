@@ -200,6 +200,7 @@ class Token:
     visit: Visit | None = None
     inner: Scope | None = None  # the scope that this token waits for
     thread: ThreadLog | None = None  # a branch's own
+    note: str = ""  # what the detectors want the next agent to know
 
 
 @dataclass(slots=True, eq=False)
@@ -299,6 +300,7 @@ class Wish:
         asked: whether a person was asked about it.
         approved: whether a person has let it run.
         source: who the result is from, for a report.
+        note: what the detectors want the agent to know.
     """
 
     call: ToolCall
@@ -316,6 +318,7 @@ class Wish:
     asked: bool = False
     approved: bool = False
     source: str = ""
+    note: str = ""
 
     @property
     def needs_person(self) -> bool:

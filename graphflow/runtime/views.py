@@ -50,6 +50,9 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     items = tuple(source.items)
     crossing, positions = _crossing(items, history, log)
     arrived = _arrivals(visit, log, crossing)
+    if visit.token.note:
+        arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
+        visit.token.note = ""
     view = _put_together(log, crossing, arrived, called=called, chosen=callable(history))
     size = sum(message.size for message in view)
     crossed = set(positions)

@@ -23,7 +23,7 @@ from graphflow.events import (
     VisitStatus,
 )
 from graphflow.graphs.compiled import Edge, NextOut
-from graphflow.model.contract import Reason, Report
+from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
@@ -76,6 +76,8 @@ class Visits(Attempts):
             call = (owner.turn, frame.call)
         path = (*frame.path, Segment(name, number, lanes, call))
         visit = Visit(token, station, path, edge, inbox)
+        if frame.tables.graph.detect and not self._goes_on(visit):
+            return
         token.visit = visit
         token.inbox = inbox
         self.visits[path] = visit
@@ -85,6 +87,19 @@ class Visits(Attempts):
             self.commands.append(AskHook(path, self.state(token, inbox, path), group_of(token)))
             return
         self._pay_and_start(visit)
+
+    def _goes_on(self, visit: Visit) -> bool:
+        """Let the detectors look at a visit before it begins; tell whether it may."""
+        token, name = visit.token, visit.station.name
+        sight = self.node_entered(token, name, visit.path, visit.inbox)
+        token.note = sight.note or token.note
+        if sight.stop is None:
+            return True
+        key = (name, token.lanes) if token.lanes else name
+        token.frame.visits[key] -= 1
+        token.at = name
+        self.hit_bound(token, sight.stop)
+        return False
 
     def hook_answered(self, fact: HookAnswered) -> None:
         """Start the visit that the hook allowed, or go on without it."""
@@ -153,7 +168,7 @@ class Visits(Attempts):
         elif isinstance(node, Join):
             self.agenda.append(lambda: self._join(visit, node))
         elif isinstance(node, Human):
-            shown = "\n".join(f"{message.source}: {message.value}" for message in visit.inbox)
+            shown = "\n".join(f"{message.source}: {_for_people(message.value)}" for message in visit.inbox)
             self._pause(visit, Pause(node.question + ("\n" + shown if shown else ""), node.schema))
         else:
             visit.standing = Standing.NESTED
@@ -437,6 +452,15 @@ class Visits(Attempts):
         if token.thread is not None or token.frame.thread is not None:
             thread_of(token).noted = ""  # the note stands in no call of a model
         self.take(token, edge, (Message(visit.station.name, outcome.note),))
+
+
+def _for_people(value: Any) -> str:
+    """Return what arrived as a person reads it."""
+    if isinstance(value, Brief):
+        return value.objective
+    if isinstance(value, Report):
+        return "; ".join(part for part in (value.finding, value.reason.text if value.reason else "") if part)
+    return str(value)
 
 
 def _changeable(value: Any) -> tuple[str, str, str] | None:

@@ -127,6 +127,12 @@ class Walk(Core):
                 wish = f"a further handoff in {graph.name!r}, over {edge.name}, after {trail}"
                 self._refused(token, "max_handoffs", graph.max_handoffs, wish)
                 return
+            if graph.detect:
+                sight = self.handing_off(token, whereabouts(token), edge.name.target or "")
+                if sight.stop is not None:
+                    self.hit_bound(token, sight.stop)
+                    return
+                token.note = sight.note
             counters.handoffs += 1
             counters.trail.extend((edge.name.source or "",) if not counters.trail else ())
             counters.trail.append(edge.name.target or "")

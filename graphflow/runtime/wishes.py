@@ -26,6 +26,7 @@ from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import TOKENS, USD, Amounts, Meter
 from graphflow.runtime.tables import Standing, Talk, Trouble, Visit, Wish
+from graphflow.runtime.watching import normal
 
 WRONG_NAMES = 3
 """How many wrong names in a row fail an agent."""
@@ -133,6 +134,22 @@ class Wishes(Core):
             else:
                 talk.unknown = 0
                 talk.wishes.append(self._known(visit, call, offer))
+        return None
+
+    def repeats(self, visit: Visit) -> Reason | None:
+        """Let the detectors look at the calls of a turn; return the bound that stops the agent."""
+        talk, token = visit.talk, visit.token
+        if talk is None or not token.frame.tables.graph.detect:
+            return None
+        for wish in talk.wishes:
+            if wish.kind in ("tool", "ask"):
+                given = normal(shown(wish.arguments))
+                key = (wish.kind, visit.station.name, wish.call.name, given)
+                sight = self.step_taken(token, visit.path, key, f"{wish.call.name} with the same arguments")
+                if sight.stop is not None:
+                    stop: Reason = sight.stop
+                    return stop
+                wish.note = sight.note
         return None
 
     def _unknown(self, visit: Visit, call: ToolCall) -> Wish:
@@ -317,6 +334,7 @@ class Wishes(Core):
         talk.worked[tool.name] = talk.worked.get(tool.name, False) or failure is None
         if failure is None:
             wish.result, wish.failed = capped(str(fact.result)), False
+            self.new_evidence(visit.token, f"{tool.name}: {wish.result}")
         elif wish.attempt < tool.retries and talk.tools_run < self._most_tools(visit):
             wish.result = _failed_text(tool, failure)
             wish.attempt += 1

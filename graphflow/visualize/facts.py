@@ -25,7 +25,7 @@ NAME: Final = 32
 TOOL: Final = 20
 """How many characters of the name of a tool, of which there may be several."""
 
-NAMES: Final = 36
+NAMES: Final = 40
 """How many characters several names in one fact may have; there is always one name."""
 
 _COUNTS: Final = (

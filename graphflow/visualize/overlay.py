@@ -157,7 +157,10 @@ def _fold(overlay: Overlay, map_: _Map, event: Event) -> None:
             return
         case AnswerGiven():
             overlay.status = "running"  # a run that waited goes on
+            _answered(overlay, map_, body.question)
             return
+        case Paused():
+            map_.asked[body.question] = body.path
         case _:
             pass
     if isinstance(body, (NodeStarted, NodeRetried)):
@@ -170,6 +173,14 @@ def _fold(overlay: Overlay, map_: _Map, event: Event) -> None:
         node = overlay.nodes.setdefault(place, NodeRun())
         node.spent.add(body)
         _fold_node(node, body)
+
+
+def _answered(overlay: Overlay, map_: _Map, question: str) -> None:
+    """Let a visit go on whose last open question was answered: no other event says so of an agent."""
+    path = map_.asked.pop(question, None)
+    place = map_.place(path) if path is not None and path not in map_.asked.values() else None
+    if path is not None and place in overlay.nodes and overlay.nodes[place].visits.get(path) == "waiting":
+        overlay.nodes[place].visits[path] = "running"
 
 
 def _fold_node(node: NodeRun, body: Body) -> None:
@@ -211,6 +222,7 @@ class _Map:
 
     Attributes:
         failed: the visits that failed in scopes that have not closed.
+        asked: the visit that asked each open question.
     """
 
     def __init__(self, drawing: Drawing) -> None:
@@ -221,6 +233,7 @@ class _Map:
         self.graphs = {graph.id for graph in drawing.graphs}
         self.collecting = {(edge.graph, edge.name.source, edge.collected_at) for edge in drawing.edges}
         self.failed: list[Path] = []
+        self.asked: dict[str, Path] = {}
 
     def place(self, path: Path) -> str | None:
         """Return the id of the node or graph that a path names, or None."""

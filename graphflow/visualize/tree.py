@@ -131,6 +131,7 @@ class _Tree:
     def __init__(self) -> None:
         self.root = _Row(Segment("run"), None, "running")
         self.rows = [self.root]
+        self.asked: dict[str, _Row] = {}
         self.at = 0.0
 
     def row(self, path: Path) -> _Row:
@@ -156,12 +157,19 @@ class _Tree:
                 self.root.words = _because(body.reason)
             case AnswerGiven():
                 self.root.status, self.root.words = "running", ""  # a run that waited goes on
+                self._answered(body.question)
             case EffectRequested() | EffectFinished():
                 self._effect(body)
             case _ if isinstance(body, _SHOWN):
                 self._visit(self.row(event.path), body)
             case _:
                 pass
+
+    def _answered(self, question: str) -> None:
+        """Let a visit go on whose last open question was answered: no other event says so of an agent."""
+        row = self.asked.pop(question, None)
+        if row is not None and row.status == "waiting" and row not in self.asked.values():
+            row.status, row.words = "running", ""
 
     def _effect(self, body: EffectRequested | EffectFinished) -> None:
         """Take in what makes no row, but may say something of one that is there."""
@@ -196,6 +204,7 @@ class _Tree:
                     row.status, row.words = "skipped", _because(body.reason)
             case Paused():
                 row.status, row.words = "waiting", shown(body.text, 200)
+                self.asked[body.question] = row
             case Refused() | Detected():
                 row.refused[_warning(body)] += 1
             case _:

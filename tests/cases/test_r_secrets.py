@@ -23,7 +23,8 @@ from graphflow import (
     node,
     start,
 )
-from graphflow.events import Event, event_json
+from graphflow.events import Event
+from graphflow.persistence.lines import event_json
 from graphflow.testing import ManualClock, MemoryJournal
 
 SECRET = "hunter2-and-more"  # the case is about a secret

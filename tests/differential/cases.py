@@ -105,10 +105,6 @@ ALIKE: Final[dict[str, Play]] = {
             "billing": (use(call("slow", key=1)), say("paid"), say("sure")),
         },
     ),
-    "a member whose model raises": Play(
-        DESK,
-        {"desk": (use(ask("billing", "Was it paid?")), say("Nobody knows.")), "billing": (Reply(error="overloaded"),)},
-    ),
     "a member without an end": Play(
         DESK,
         {

@@ -14,6 +14,7 @@ from graphflow import (
     Context,
     Graph,
     ModelReply,
+    ModelRequest,
     Supervisor,
     ThreadMessage,
     ToolCall,
@@ -21,7 +22,6 @@ from graphflow import (
     run_sync,
     tool,
 )
-from graphflow.model.thread import Thread
 from graphflow.testing import ScriptedModel
 from tests.differential.script import (
     FAILED,
@@ -73,7 +73,7 @@ def team(play: Play, model: ScriptedModel, shelf: Shelf) -> Graph[Talk]:
             statements.append(source.delegates(*(agents[name] for name in member.team), max_hops=MANY))
         if member.hands_off:
             targets = [agents[name] for name in member.hands_off]
-            statements.append(source.hands_off(*targets, max_hops=MANY, history="full"))
+            statements.append(source.hands_off(*targets, max_hops=MANY, history=play.history))
     statements += [agents[name] >> END for name in _ends(play)]
     budget = Budget(model_calls=MANY, tool_calls=MANY, tokens=MANY * MANY)
     return Graph("play", *statements, context=Talk, budget=budget, max_depth=5, max_handoffs=MANY)
@@ -99,10 +99,15 @@ BRIEF = re.compile(r'<brief from="[^"]*">\nobjective: (.*)\n')
 REPORT = re.compile(r'<report from="[^"]*">\n(.*)\n</report>', re.DOTALL)
 
 
-def _lines(messages: Thread) -> tuple[Line, ...]:
+def _asked(request: ModelRequest) -> Asked:
+    messages = request.messages
     names = {one.id: one.name for message in messages for one in message.calls}
     lines: list[Line] = []
+    texts: list[str] = []
     for message in messages:
+        if message.text:
+            texts.append(message.text)
+        texts += [one.arguments for one in message.calls]
         if message.role == "tool":
             name = names[message.answers]
             lines.append(("result", f"{name}: {_result(name, message)}"))
@@ -111,22 +116,19 @@ def _lines(messages: Thread) -> tuple[Line, ...]:
         if message.text:
             lines.append((message.role, brief[1] if brief else message.text))
         lines += [("call", f"{one.name} {said(one.arguments)}") for one in message.calls]
-    return tuple(lines)
+    return Asked(request.agent, tuple(lines), tuple(texts))
 
 
 def _result(name: str, message: ThreadMessage) -> str:
-    if name.startswith("transfer_to_"):
-        return IGNORED if message.failed else MOVED
+    if name.startswith("transfer_to_") and not message.failed:
+        return MOVED
     if message.failed:
-        return FAILED
+        return IGNORED if "the first transfer of a turn counts" in message.text else FAILED
     found = REPORT.match(message.text)
     if found is None:
         return message.text
     report: dict[str, Any] = json.loads(found[1])
-    if report.get("status", "done") != "done":
-        return FAILED
-    finding: str = report.get("finding", found[1])
-    return finding
+    return str(report["finding"]) or FAILED
 
 
 def play_ours(play: Play, backend: str = "asyncio") -> Seen:
@@ -136,15 +138,15 @@ def play_ours(play: Play, backend: str = "asyncio") -> Seen:
     graph = team(play, model, shelf)
     calls = tokens = 0
     output: Any = None
-    speaker = ""
+    speaker = status = ""
     try:
         result = run_sync(graph, Talk(question=play.user), backend=backend)
     except (RuntimeError, LookupError) as error:
-        end = f"raised: {error}"
+        end = f"{type(error).__name__}: {error}"
     else:
         end = "done" if result.status in ("completed", "partial") else result.reason.code if result.reason else ""
-        output, speaker = result.output, result.active or ""
+        output, speaker, status = result.output, result.active or "", result.status
         spent = result.spent.total
         calls, tokens = spent.model_calls or 0, spent.tokens or 0
-    requests = tuple(Asked(request.agent, _lines(request.messages)) for request in model.requests)
-    return Seen(requests, tuple(shelf.used), calls, tokens, end, output, speaker)
+    requests = tuple(_asked(request) for request in model.requests)
+    return Seen(requests, tuple(shelf.used), calls, tokens, end, output, speaker, status)

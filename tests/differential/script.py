@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio.lowlevel
 from pydantic import BaseModel
@@ -84,6 +84,7 @@ class Play:
         user: what the user says.
         max_turns: of the run there, of each visit here.
         forgiving: whether openai-agents tells a model that there is no such tool, rather than ending the run.
+        history: what of the thread crosses a handoff in graphflow; in openai-agents it is all of it.
     """
 
     members: tuple[Member, ...]
@@ -91,6 +92,7 @@ class Play:
     user: str = "Where is my order A-7?"
     max_turns: int = 10
     forgiving: bool = False
+    history: Literal["note", "full"] = "full"
 
 
 Line: TypeAlias = tuple[str, str]
@@ -99,10 +101,17 @@ Line: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request that a model got."""
+    """One request that a model got.
+
+    Attributes:
+        agent: whose model.
+        lines: its messages, in words that belong to neither library.
+        texts: the same in the library's own words; not compared.
+    """
 
     agent: str
     lines: tuple[Line, ...]
+    texts: tuple[str, ...] = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +121,13 @@ class Seen:
     Attributes:
         requests: what the models got, in order of arrival.
         tools: name and arguments of each execution of a tool, in order of their start.
-        calls: the number of model calls, as the library counts them.
-        tokens: the tokens of all of them, as the library counts them.
-        end: "done", or in a word why not.
+        calls: the number of model calls, as the library counts them; 0 where an exception of a model or a tool was
+            raised, as that says nothing.
+        tokens: the tokens of all of them, likewise.
+        end: "done", or in a word why not, or the error that was raised.
         output: what the run gave.
         speaker: who spoke last.
+        status: the status of a result of graphflow; not compared.
     """
 
     requests: tuple[Asked, ...]
@@ -126,15 +137,21 @@ class Seen:
     end: str
     output: Any
     speaker: str
+    status: str = field(default="", compare=False)
 
     @property
     def path(self) -> tuple[str, ...]:
         """Who was asked, in order."""
         return tuple(request.agent for request in self.requests)
 
-    def of(self, agent: str) -> tuple[tuple[Line, ...], ...]:
+    def of(self, agent: str) -> tuple[Asked, ...]:
         """What one agent's model got, request by request."""
-        return tuple(request.lines for request in self.requests if request.agent == agent)
+        return tuple(request for request in self.requests if request.agent == agent)
+
+    def settled(self) -> Seen:
+        """The same without the order between what ran in parallel."""
+        requests = tuple(sorted(self.requests, key=lambda request: request.agent))
+        return replace(self, requests=requests, tools=tuple(sorted(self.tools, key=str)))
 
 
 def said(text: str) -> str:

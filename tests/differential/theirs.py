@@ -7,13 +7,14 @@ from typing import Any, cast
 
 from agents import (
     Agent,
-    AgentsException,
     Handoff,
     MaxTurnsExceeded,
+    ModelBehaviorError,
     RunConfig,
     RunContextWrapper,
     Runner,
     Usage,
+    UserError,
     function_tool,
     handoff,
     set_trace_processors,
@@ -134,33 +135,61 @@ def _team(play: Play, models: _Models, shelf: Shelf) -> dict[str, Agent[Any]]:
     return agents
 
 
-def _lines(given: Any) -> tuple[Line, ...]:
+def _in_call_order(items: list[Any]) -> list[Any]:
+    """Put the results of each turn into the order of its calls; here those of transfers come last."""
+    results = {item["call_id"]: item for item in items if item.get("type") == "function_call_output"}
+    made: list[Any] = []
+    waiting: list[Any] = []
+    for item in items:
+        if item.get("type") == "function_call_output":
+            made += [results[one] for one in waiting]
+            waiting = []
+            continue
+        made.append(item)
+        if item.get("type") == "function_call":
+            waiting.append(item["call_id"])
+    return made
+
+
+def _asked(agent: str, given: Any, *, in_call_order: bool) -> Asked:
     if isinstance(given, str):
-        return (("user", given),)
+        return Asked(agent, (("user", given),), (given,))
+    if in_call_order:
+        given = _in_call_order(given)
     names: dict[str, str] = {}
     lines: list[Line] = []
+    texts: list[str] = []
     for item in given:
         match item.get("type", "message"):
             case "function_call":
                 names[item["call_id"]] = item["name"]
+                texts.append(item["arguments"])
                 lines.append(("call", f"{item['name']} {said(item['arguments'])}"))
             case "function_call_output":
                 name, text = names[item["call_id"]], item["output"]
+                texts.append(text)
                 moved = name.startswith("transfer_to_") and text.startswith('{"assistant"')
-                lines.append(("result", f"{name}: {MOVED if moved else TEXTS.get(text, text)}"))
+                missing = text == f"Tool '{name}' not found."
+                lines.append(("result", f"{name}: {MOVED if moved else FAILED if missing else TEXTS.get(text, text)}"))
             case _:
                 parts = item["content"]
                 text = parts if isinstance(parts, str) else "".join(part["text"] for part in parts)
+                texts.append(text)
                 lines.append((item["role"], text))
-    return tuple(lines)
+    return Asked(agent, tuple(lines), tuple(texts))
 
 
-def play_theirs(play: Play) -> Seen:
-    """Run a play; it knows asyncio only."""
-    return asyncio.run(_play(play))
+def play_theirs(play: Play, *, in_call_order: bool = False) -> Seen:
+    """Run a play; it knows asyncio only.
+
+    Args:
+        play: what is played.
+        in_call_order: whether the results of each turn are put into the order of its calls.
+    """
+    return asyncio.run(_play(play, in_call_order=in_call_order))
 
 
-async def _play(play: Play) -> Seen:
+async def _play(play: Play, *, in_call_order: bool) -> Seen:
     shelf, models = Shelf(), _Models(play)
     team = _team(play, models, shelf)
     output: Any = None
@@ -175,14 +204,14 @@ async def _play(play: Play) -> Seen:
                 tool_not_found_behavior="return_error_to_model" if play.forgiving else "raise_error",
             ),
         )
-    except AgentsException as error:
-        end = "max_turns" if isinstance(error, MaxTurnsExceeded) else f"{type(error).__name__}: {error}"
+    except (MaxTurnsExceeded, ModelBehaviorError) as error:
+        end = "max_turns" if isinstance(error, MaxTurnsExceeded) else f"misbehaved: {error}"
         if error.run_data is not None:
             speaker, usage = error.run_data.last_agent.name, error.run_data.context_wrapper.usage
-    except RuntimeError as error:
-        end = f"raised: {error}"
+    except (UserError, RuntimeError) as error:
+        end = f"{type(error).__name__}: {error}"
     else:
         end, output = "done", result.final_output
         speaker, usage = result.last_agent.name, result.context_wrapper.usage
-    requests = tuple(Asked(agent, _lines(asked.input)) for agent, asked in models.asked)
+    requests = tuple(_asked(agent, asked.input, in_call_order=in_call_order) for agent, asked in models.asked)
     return Seen(requests, tuple(shelf.used), usage.requests, usage.total_tokens, end, output, speaker)

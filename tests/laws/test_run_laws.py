@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphflow import Budget, Delegate, Report
-from graphflow.events import NodeEnded, NodeRetried, NodeReturned, NodeStarted, Record, event_json, read_event
+from graphflow.events import NodeEnded, NodeRetried, NodeReturned, NodeStarted, Record
 from graphflow.model.ids import Path, path_text
+from graphflow.persistence.lines import event_json, read_event
 from graphflow.testing import fold_again
 from tests.laws.accounts import Tally
 from tests.laws.acting import Team, roll

@@ -1,0 +1,123 @@
+"""Watching: the detectors of a graph look for patterns that lead nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import NamedTuple
+
+from graphflow.events import Detected
+from graphflow.model.contract import Reason
+from graphflow.model.ids import Path
+from graphflow.model.thread import capped, shown
+from graphflow.nodes.detect import Detector
+from graphflow.runtime.core import Core
+from graphflow.runtime.tables import Inbox, Token
+
+Key = tuple[str, ...]
+
+
+class Watch:
+    """What the detectors of one activation have seen.
+
+    Attributes:
+        steps: the last steps, each with how much evidence there was then.
+        evidence: how many different results and reports there were.
+        known: these, shortened.
+        hops: how much evidence there was at each handoff.
+    """
+
+    __slots__ = ("evidence", "hops", "known", "steps")
+
+    def __init__(self, window: int) -> None:
+        """Begin with nothing seen."""
+        self.steps: deque[tuple[Key, int]] = deque(maxlen=window)
+        self.evidence = 0
+        self.known: set[bytes] = set()
+        self.hops: list[int] = []
+
+
+class Sight(NamedTuple):
+    """What the detectors found: a note for the agent, and the bound that stops it."""
+
+    note: str = ""
+    stop: Reason | None = None
+
+
+NOTHING_SEEN = Sight()
+
+
+class Watching(Core):
+    """The detectors at work."""
+
+    @staticmethod
+    def _watch(token: Token) -> Watch:
+        counters = token.counters
+        if counters.watch is None:
+            window = max((found.window for found in token.frame.tables.graph.detect), default=0)
+            counters.watch = Watch(max(window, 1))
+        watch: Watch = counters.watch
+        return watch
+
+    def new_evidence(self, token: Token, text: str) -> None:
+        """Note a result or a report; one that was not seen before begins every count anew."""
+        if not token.frame.tables.graph.detect:
+            return
+        watch = self._watch(token)
+        known = hashlib.blake2b(normal(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if known not in watch.known:
+            watch.known.add(known)
+            watch.evidence += 1
+
+    def step_taken(self, token: Token, path: Path, key: Key, what: str) -> Sight:
+        """Note a step, and tell what the detectors of repetition make of it."""
+        detectors = [found for found in token.frame.tables.graph.detect if found.kind == "repetition"]
+        if not detectors:
+            return NOTHING_SEEN
+        watch = self._watch(token)
+        step = (key, watch.evidence)
+        watch.steps.append(step)
+        sight = NOTHING_SEEN
+        for found in detectors:
+            times = list(watch.steps)[-found.window :].count(step)
+            if times >= found.limit:
+                text = f"{what} was done {times} times, with no new evidence between"
+                sight = self._detected(sight, found, path, text, float(found.limit))
+        return sight
+
+    def node_entered(self, token: Token, name: str, path: Path, inbox: Inbox) -> Sight:
+        """Note that a node is entered with some input."""
+        given = " ".join(normal(f"{message.source}: {shown(message.value)}") for message in inbox)
+        key = ("node", name, given, normal(shown(token.context)))
+        return self.step_taken(token, path, key, f"{name!r} with the same input")
+
+    def handing_off(self, token: Token, path: Path, target: str) -> Sight:
+        """Note a handoff that is about to happen, and tell what the detectors of ping-pong make of it."""
+        detectors = [found for found in token.frame.tables.graph.detect if found.kind == "ping_pong"]
+        if not detectors:
+            return NOTHING_SEEN
+        watch = self._watch(token)
+        trail = [*token.counters.trail, target]
+        watch.hops.append(watch.evidence)
+        sight = NOTHING_SEEN
+        for found in detectors:
+            length = 2 * found.limit + 2  # so many names are `limit` rounds and one handoff more
+            end = trail[-length:]
+            to_and_fro = len(end) == length and end == end[:2] * (found.limit + 1) and end[0] != end[1]
+            if to_and_fro and watch.hops[-1] == watch.hops[-(length - 1)]:
+                text = f"{end[0]!r} and {end[1]!r} hand over to each other, with no new evidence: {' '.join(end)}"
+                sight = self._detected(sight, found, path, text, float(found.limit))
+        return sight
+
+    def _detected(self, sight: Sight, found: Detector, path: Path, text: str, limit: float) -> Sight:
+        self.decisions.append(Detected(path, found.kind, text, found.then))
+        if found.then == "note":
+            return sight._replace(note=f"{capped(text, 1_000)}. Do something else, or answer with what you have.")
+        if found.then == "stop" and sight.stop is None:
+            return sight._replace(stop=self.refuse(path, found.kind, limit, f"more of the same: {text}"))
+        return sight
+
+
+def normal(text: str) -> str:
+    """Return a text without regard to case and spaces."""
+    return " ".join(text.casefold().split())
