@@ -1,16 +1,17 @@
-"""A company of supervisors, three levels deep: agents, functions and graphs in one team, under one budget.
+"""A company of supervisors, three levels deep: agents, functions and graphs in its teams, and one budget over all.
 
-    graphflow run examples/company.py "QUESTION"        # or: python examples/company.py "QUESTION"
+    graphflow run examples/company.py                   # or: python examples/company.py "QUESTION"
     graphflow draw examples/company.py -o company.svg
 
 `ceo` delegates to a graph whose `head` delegates to a graph whose `desk` delegates to agents: depth 3, and a bound on
-it. Beside them work a function and a graph of functions with an agent at its end. Who asks does not see which is which.
-One rule-based model serves them all: a supervisor gives each sentence to the members of its team whose description
-has a word of it, and an agent looks up the number it is asked about. It needs no key and no network.
+it. Beside them work two functions, and a graph of functions with an agent at its end. Who asks does not see which is
+which. One model of rules serves all of them: a supervisor gives each sentence to those of its team whose description
+has a word of it, an agent looks up what it is asked about. It needs no key and no network.
 """
 
 import re
 import sys
+from collections import Counter
 from typing import Final
 
 from graphflow import (
@@ -25,6 +26,7 @@ from graphflow import (
     State,
     Supervisor,
     ToolCall,
+    Update,
     node,
     run_sync,
     tool,
@@ -34,48 +36,63 @@ from graphflow.testing import RuleModel, call
 from graphflow.visualize import run_tree
 
 QUESTION: Final = "Order A-7 is late. INV-311 was paid twice. Do such complaints grow? Can we afford the refund?"
-COMPLAINTS: Final = (("May", "late parcel"), ("June", "late parcel"), ("June", "paid twice"), ("June", "late parcel"))
-CASH, REFUND = 1_200.0, 49.0
+COMPLAINTS: Final = (("May", "late"), ("June", "late"), ("June", "paid twice"), ("June", "late"))
+REFUND, CASH = 49.0, 1_200.0
 
 
 class Task(Context):
-    """What somebody is asked; in a graph that is delegated to it is the objective of the brief."""
+    """What somebody is asked; a graph that is delegated to finds the objective of its brief here."""
 
     question: str = QUESTION
 
 
-# --- the model that all of them share ------------------------------------------------------------------------
+class Numbers(Context):
+    """What `insight` works with: its context is its own, and ends with it."""
+
+    question: str
+    complaints: tuple[tuple[str, str], ...] = ()
+
+
+# --- the model -----------------------------------------------------------------------------------------------
 
 
 def think(request: ModelRequest) -> list[ToolCall] | ToolCall | str:
-    """Say what a model would: split the task or look the number up, then answer from what came back."""
-    came = [message for message in request.messages if message.role == "tool"]
-    if came:
-        said = [re.sub(r"</?report[^>]*>", "", message.text).strip() for message in came if not message.failed]
-        found = [Report.model_validate_json(one).finding if one.startswith("{") else one for one in said]
-        return "; ".join(found) or "nobody could say"
-    task = "\n".join(message.text for message in request.messages)
-    team = [spec for spec in request.tools if spec.name.startswith("ask_")]
-    if team:
-        parts = {spec.name: sentences_about(spec.description, task) for spec in team}
+    """Say what a model would: split the task, or look its number up; then answer from what came back."""
+    task, *arrived = [inside(message.text) for message in request.messages if message.role == "user"]
+    results = [message for message in request.messages if message.role == "tool"]
+    if results or not request.tools:
+        arrived += [inside(message.text) for message in results if not message.failed]
+        return "; ".join(arrived) or "nobody could say"
+    parts = {spec.name: matching(task, spec.description) for spec in request.tools if spec.name.startswith("ask_")}
+    if parts:
         return [call(name, objective=part) for name, part in parts.items() if part] or "nobody here knows about this"
-    if not request.tools:
-        return "; ".join(re.findall(r"\w[\w ,]*\d[\w ,]*", re.sub(r"<[^>]*>", "", task)))
-    number = re.search(r"\b(?:A|INV)-\d+", task)
-    return call(request.tools[0].name, number=number[0]) if number else "no number was given"
+    return call(request.tools[0].name, number=first_number(task))
 
 
-def sentences_about(description: str, task: str) -> str:
-    """Return the sentences of a task that have a word of a description in them, longer than three letters."""
+def inside(text: str) -> str:
+    """Return what stands between the delimiters of a brief, a message or a report: what was asked or found."""
+    found = re.fullmatch(r"<(\w+) from=.*?>\n(.*)\n</\1>", text, re.DOTALL)
+    said = found[2].removeprefix("objective: ") if found else text
+    return Report.model_validate_json(said).finding if said.startswith("{") else said
+
+
+def matching(task: str, description: str) -> str:
+    """Return the sentences of a task that share a word of four letters or more with a description."""
     words = set(re.findall(r"\w{4,}", description.casefold()))
-    sentences = re.findall(r"[A-Z][^.?!]*[.?!]", task)
-    return " ".join(one for one in sentences if words & set(re.findall(r"\w{4,}", one.casefold())))
+    sentences = re.split(r"(?<=[.?!])\s+", task)
+    return " ".join(each for each in sentences if words & set(re.findall(r"\w{4,}", each.casefold())))
+
+
+def first_number(text: str) -> str:
+    """Return the first number of an order or an invoice in a text."""
+    found = re.search(r"\b[A-Z]+-\d+", text)
+    return found[0] if found else ""
 
 
 MODEL: Final = RuleModel(otherwise=think)
 
 
-# --- service: a supervisor over a graph, which has a supervisor over agents ----------------------------------
+# --- service: a supervisor over a graph, in which a supervisor is over agents --------------------------------
 
 
 @tool(effect="read")
@@ -90,15 +107,88 @@ def track_parcel(number: str) -> str:
     return f"the parcel of {number} is in transit, ETA 2026-09-30"
 
 
-@node(description="Whether a replacement for an order is in stock")
+@node(description="Whether an order can be sent again")
 def stock(state: State[Task]) -> str:
-    """Look into the stock; a function works in a team like an agent."""
-    asked = state.brief.objective if state.brief else state.context.question
-    return f"1 replacement is in stock ({', '.join(re.findall(r'A-[0-9]+', asked))})"
-
-
-def agent(name: str, lookup: object) -> None: ...
+    """Look into the stock: a function works in a team as an agent does."""
+    objective = state.brief.objective if state.brief else ""
+    return f"{first_number(objective)} can be sent again, 3 are in stock"
 
 
 billing = Agent("billing", model=MODEL, tools=[get_invoice], instructions="What was paid, by invoice.", max_turns=2)
 shipping = Agent("shipping", model=MODEL, tools=[track_parcel], instructions="Where an order is.", max_turns=2)
+desk = Supervisor("desk", model=MODEL, max_turns=2)
+support = Graph(
+    "support",
+    START >> desk >> END,
+    desk.delegates(billing, shipping, max_hops=1),
+    context=Task,
+    description="What happened to an order, and what was paid",
+)
+head = Supervisor("head", model=MODEL, max_turns=2)
+service = Graph(
+    "service",
+    START >> head >> END,
+    head.delegates(support, stock, max_hops=1),
+    context=Task,
+    description="One customer: the order, and what was paid",
+)
+
+
+# --- insight: functions side by side, then an agent ----------------------------------------------------------
+
+
+@node
+def read(state: State[Numbers]) -> Update:
+    """Read the complaints."""
+    return Update(complaints=COMPLAINTS)
+
+
+@node
+def by_month(state: State[Numbers]) -> str:
+    """Count the complaints of each month."""
+    months = Counter(month for month, _ in state.context.complaints)
+    return "complaints: " + ", ".join(f"{count} in {month}" for month, count in months.items())
+
+
+@node
+def by_cause(state: State[Numbers]) -> str:
+    """Find out what most of them are about."""
+    cause, count = Counter(cause for _, cause in state.context.complaints).most_common(1)[0]
+    return f"{count} of {len(state.context.complaints)} because of {cause!r}"
+
+
+analyst = Agent("analyst", model=MODEL, instructions="Say what the numbers mean.", max_turns=1)
+insight = Graph(
+    "insight",
+    START >> read >> (by_month, by_cause) >> analyst >> END,
+    context=Numbers,
+    description="How many complaints there are, and whether they grow",
+)
+
+
+# --- the company ---------------------------------------------------------------------------------------------
+
+
+@node(description="What we can afford")
+def cash(state: State[Task]) -> str:
+    """Compare what is wanted with what is there."""
+    return f"{REFUND:.2f} is {'well within' if REFUND < CASH / 10 else 'too much of'} {CASH:,.2f}"
+
+
+ceo = Supervisor("ceo", model=MODEL, max_turns=2)
+graph = Graph(
+    "company",
+    START >> ceo >> END,
+    ceo.delegates(service, insight, cash, max_hops=1),
+    context=Task,
+    budget=Budget(node_runs=15, model_calls=15, tokens=30_000, usd="0.25", seconds=120),
+    max_depth=3,
+)
+
+
+if __name__ == "__main__":
+    events: list[Event] = []
+    result = run_sync(graph, Task(question=" ".join(sys.argv[1:]) or QUESTION), listeners=[events.append])
+    print(result.output)
+    print()
+    print(run_tree(events))

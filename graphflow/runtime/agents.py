@@ -46,6 +46,7 @@ class Agents(Wishes):
         """Begin an attempt: the first turn, or, after a failure, one more."""
         if visit.talk is not None:
             visit.talk.wishes, visit.talk.turn_said = [], []
+            visit.talk.unknown = visit.talk.unknown_before  # the turn is done again
             if self._turns_are_over(visit):
                 return
             visit.turn += 1
@@ -128,6 +129,7 @@ class Agents(Wishes):
         talk.said.extend(made)
         talk.log.items.extend(made)
         talk.turn_said, talk.wishes = [], []
+        talk.unknown_before = talk.unknown
 
     def _turns_are_over(self, visit: Visit) -> bool:
         """End a visit at its `max_turns` if it has had them all."""
@@ -282,19 +284,25 @@ class Agents(Wishes):
         wish = talk.wishes[position]
         edge = wish.edge
         assert edge is not None  # noqa: S101 - a transfer has one
+        refused = self.hop_refused(token, edge)
+        wish.failed = refused is not None
+        wish.result = f"Control goes over to {edge.target}." if refused is None else f"not executed: {refused.text}"
         for other in talk.wishes:
             if other.result is None:
-                other.failed = other is not wish
-                other.result = f"Control goes over to {edge.target}."
-                if other is not wish:
-                    other.result = f"not executed: the first transfer of a turn counts, which went to {edge.target}."
+                other.result = f"not executed: the first transfer of a turn counts, which went to {edge.target}."
+                if refused is not None:
+                    other.result = wish.result
+                other.failed = True
         note = wish.arguments["note"]
         talk.log.noted = wish.call.id
         self._commit_turn(visit)
         self._own_done(visit)
         token.frame.offers = self._offers(visit)
         self.end_visit(visit, "completed")
-        self.take(token, edge, (Message(visit.station.name, note),))
+        if refused is None:
+            self.hop(token, edge, (Message(visit.station.name, note),))
+        else:
+            self.hit_bound(token, refused)
 
     # --- answers ---
 

@@ -128,6 +128,14 @@ class Core:
         """Move a token over an edge, if its bounds allow (walk)."""
         raise NotImplementedError
 
+    def hop_refused(self, token: Token, edge: Edge) -> Reason | None:
+        """Return the bound that refuses to let a token pass over an edge (walk)."""
+        raise NotImplementedError
+
+    def hop(self, token: Token, edge: Edge, inbox: Inbox) -> None:
+        """Move a token over an edge that nothing refuses (walk)."""
+        raise NotImplementedError
+
     def move(self, token: Token, edge: Edge, inbox: Inbox) -> None:
         """Move a token over an edge (walk)."""
         raise NotImplementedError

@@ -344,6 +344,7 @@ class Talk:
         wishes: the calls of the present turn, in order.
         calls: the batch position of each delegation of the turn, by its position among the calls.
         unknown: how many names in a row were wrong.
+        unknown_before: how many there were when the present turn began.
         tools_run: how many tools this visit has run.
         used: how often each tool was called in it.
         worked: for each tool whether any call of it has worked.
@@ -365,6 +366,7 @@ class Talk:
     wishes: list[Wish] = field(default_factory=_list)
     calls: list[int] = field(default_factory=_list)
     unknown: int = 0
+    unknown_before: int = 0
     tools_run: int = 0
     used: dict[str, int] = field(default_factory=_table)
     worked: dict[str, bool] = field(default_factory=_table)

@@ -7,6 +7,7 @@ elsewhere, such as the output of a function, is put into the thread by the first
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -19,7 +20,7 @@ from graphflow.model.thread import History, Thread, ThreadMessage, data, shown, 
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
 from graphflow.runtime.frames import takes_text
-from graphflow.runtime.tables import Frame, ThreadLog, Visit
+from graphflow.runtime.tables import Frame, Inbox, ThreadLog, Visit
 
 NOTHING_SAID = ThreadMessage("user", "Begin.")
 """What an agent is told when nobody has said anything: a model needs something to answer."""
@@ -48,7 +49,8 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     if called and owner is not None:
         source = (owner.talk.log if owner.talk is not None else thread_above(owner.token)) or ThreadLog()
     items = tuple(source.items)
-    crossing, positions = _crossing(items, history, log)
+    crossing, positions = _crossing(items, history, log, visit.inbox)
+    log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
     arrived = _arrivals(visit, log, crossing)
     if visit.token.note:
         arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
@@ -63,19 +65,35 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     return Entry(view, boundary)
 
 
-def _crossing(items: Thread, history: History, log: ThreadLog) -> tuple[Thread, tuple[int, ...]]:
+def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
     if history != "summary":
         return view_of(items, history)
-    rest = tuple(message for message in items if message is not log.user)  # which stands in every view as it is
+    rest = _not_seen_anyway(items, log, inbox)
     if not rest:
         return (), ()
     crossing, _ = view_of(rest, history)
     return crossing, tuple(range(len(items)))
 
 
+def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
+    """Leave out of a summary what stands in the view as it is: what the user said, and what arrives."""
+    arriving = {log.finals[sent.source][0] for sent in inbox if log.finals.get(sent.source, ("", None))[1] is sent.value}
+    kept: list[ThreadMessage] = []
+    for message in reversed(items):
+        if message is log.user:
+            continue
+        if message.role == "assistant" and not message.calls and message.source in arriving:
+            arriving.remove(message.source)  # the answer; what it said before is news
+            continue
+        calls = tuple(call for call in message.calls if call.id != log.noted)
+        kept.append(message if calls == message.calls else replace(message, calls=calls))
+    return tuple(reversed(kept))
+
+
 def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, called: bool, chosen: bool) -> Thread:
     """Join what crosses, what the user said and what arrived; a policy of the user's own says itself what the user said."""
-    asked = () if log.user is None or chosen or any(message is log.user for message in crossing) else (log.user,)
+    given = chosen and not called  # a callee's function looks at the thread of its caller
+    asked = () if log.user is None or given or any(message is log.user for message in crossing) else (log.user,)
     view = (*crossing, *asked, *arrived) if called else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
 

@@ -15,7 +15,7 @@ from typing import Any
 from graphflow.errors import ConflictError, ContractError
 from graphflow.events import EdgeTaken
 from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, Key, MapOut, NextOut, Out
-from graphflow.model.contract import Code
+from graphflow.model.contract import Code, Reason
 from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.nodes.edges import Terminal
@@ -112,37 +112,52 @@ class Walk(Core):
 
     def take(self, token: Token, edge: Edge, inbox: Inbox) -> None:
         """Move a token over an edge, if its bounds allow."""
+        refused = self.hop_refused(token, edge)
+        if refused is None:
+            self.hop(token, edge, inbox)
+        else:
+            self.hit_bound(token, refused)
+
+    def hop_refused(self, token: Token, edge: Edge) -> Reason | None:
+        """Return the bound that refuses to let a token pass over an edge, if one does."""
         counters = token.counters
         hop = counters.hops.get(edge, 0)
         if edge.max_hops is not None and hop >= edge.max_hops:
-            self._refused(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}")
-            return
+            return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}")
         graph = token.frame.tables.graph
         if graph.max_hops is not None and counters.total >= graph.max_hops:
-            self._refused(token, "max_hops", graph.max_hops, f"a further hop in {graph.name!r}, over {edge.name}")
-            return
+            wish = f"a further hop in {graph.name!r}, over {edge.name}"
+            return self._refusal_at(token, "max_hops", graph.max_hops, wish)
+        if edge.name.kind != "handoff":
+            return None
+        if graph.max_handoffs is not None and counters.handoffs >= graph.max_handoffs:
+            trail = " ".join(counters.trail)
+            wish = f"a further handoff in {graph.name!r}, over {edge.name}, after {trail}"
+            return self._refusal_at(token, "max_handoffs", graph.max_handoffs, wish)
+        if graph.detect:
+            sight = self.handing_off(token, whereabouts(token), edge.name.target or "")
+            token.note = sight.note
+            stop: Reason | None = sight.stop
+            return stop
+        return None
+
+    def hop(self, token: Token, edge: Edge, inbox: Inbox) -> None:
+        """Move a token over an edge that nothing refuses, and count it."""
+        counters = token.counters
         if edge.name.kind == "handoff":
-            if graph.max_handoffs is not None and counters.handoffs >= graph.max_handoffs:
-                trail = " ".join(counters.trail)
-                wish = f"a further handoff in {graph.name!r}, over {edge.name}, after {trail}"
-                self._refused(token, "max_handoffs", graph.max_handoffs, wish)
-                return
-            if graph.detect:
-                sight = self.handing_off(token, whereabouts(token), edge.name.target or "")
-                if sight.stop is not None:
-                    self.hit_bound(token, sight.stop)
-                    return
-                token.note = sight.note
             counters.handoffs += 1
             counters.trail.extend((edge.name.source or "",) if not counters.trail else ())
             counters.trail.append(edge.name.target or "")
         counters.total += 1
-        counters.hops[edge] = hop + 1
-        self.decisions.append(EdgeTaken(token.frame.path, edge.name, hop + 1))
+        number = counters.hops[edge] = counters.hops.get(edge, 0) + 1
+        self.decisions.append(EdgeTaken(token.frame.path, edge.name, number))
         self.move(token, edge, inbox)
 
+    def _refusal_at(self, token: Token, code: Code, limit: int, wanted: str) -> Reason:
+        return self.refuse(whereabouts(token), code, float(limit), wanted)
+
     def _refused(self, token: Token, code: Code, limit: int, wanted: str) -> None:
-        self.hit_bound(token, self.refuse(whereabouts(token), code, float(limit), wanted))
+        self.hit_bound(token, self._refusal_at(token, code, limit, wanted))
 
     def move(self, token: Token, edge: Edge, inbox: Inbox) -> None:
         """Let a token arrive where an edge leads."""

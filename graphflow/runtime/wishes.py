@@ -42,21 +42,20 @@ class Wishes(Core):
 
     def ask_model(self, visit: Visit) -> None:
         """Ask the model, when its call can be paid."""
-        if self._asked(visit, last=False):
+        wanted, turn = self._wanted(visit)[0], visit.turn
+        if not self.is_behind(visit, wanted) and self._asked(visit, turn, last=False):
             return
-        wanted = self._wanted(visit)[0]
-        if self.wait_for_funds(visit, lambda last: self._asked(visit, last=last), wanted, "model"):
+        if self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), wanted, "model"):
             self.free_slot(visit)
         else:
             self._cannot_ask(visit, wanted)
 
-    def _asked(self, visit: Visit, *, last: bool) -> bool:
+    def _asked(self, visit: Visit, turn: int, *, last: bool) -> bool:
         """Try to pay a call of the model; tell whether there is nothing to wait for."""
-        if visit.standing is not Standing.RUNNING or visit.closing is not None:
+        if not _is_at_work(visit, turn):
             return True  # it was cancelled
         wanted, max_tokens = self._wanted(visit)
-        meter = visit.token.frame.meter
-        if self.is_behind(visit, wanted) or meter.refusing(wanted) is not None or self._broke(visit) is not None:
+        if visit.token.frame.meter.refusing(wanted) is not None or self._broke(visit) is not None:
             if last:
                 self._cannot_ask(visit, wanted)
             return last
@@ -230,31 +229,40 @@ class Wishes(Core):
         if against:
             wish.result, wish.failed = f"not executed: {against}", True
             return
-        wish.under_way = True
-        if not self._tool_paid(visit, position, last=False):
-            funder = functools.partial(self._tool_funded, visit, position)
-            wanted = _tool_costs(wish)
-            if not self.wait_for_funds(visit, funder, wanted, str(position)):
-                self._tool_refused(visit, wish)
+        self._run_when_paid(visit, position)
 
-    def _tool_funded(self, visit: Visit, position: int, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
+    def _run_when_paid(self, visit: Visit, position: int) -> None:
+        """Run a tool now, when somebody gives back what it costs, or not at all."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        wish = talk.wishes[position]
+        wish.under_way = True
+        wanted = _tool_costs(wish)
+        if not self.is_behind(visit, wanted) and self._tool_paid(visit, position, last=False):
+            return
+        funder = functools.partial(self._tool_funded, visit, visit.turn, position)
+        if not self.wait_for_funds(visit, funder, wanted, str(position)):
+            self._tool_refused(visit, wish)
+
+    def _tool_funded(self, visit: Visit, turn: int, position: int, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
+        if not _is_at_work(visit, turn):
+            return True  # it was cancelled
         paid = self._tool_paid(visit, position, last=last)
-        if paid and visit.talk is not None and visit.closing is None:
-            self.agenda.append(lambda: self._settle_if_open(visit))
+        if paid:
+            self.agenda.append(lambda: self._settle_if_open(visit, turn))
         return paid
 
-    def _settle_if_open(self, visit: Visit) -> None:
-        if visit.closing is None and visit.standing is Standing.RUNNING and visit.talk is not None:
+    def _settle_if_open(self, visit: Visit, turn: int) -> None:
+        if _is_at_work(visit, turn):
             self.settle_turn(visit)
 
     def _tool_paid(self, visit: Visit, position: int, *, last: bool) -> bool:
         """Try to pay a tool call; tell whether there is nothing to wait for."""
         talk = visit.talk
-        if talk is None or visit.closing is not None or visit.standing is not Standing.RUNNING:
-            return True  # it was cancelled
+        assert talk is not None  # noqa: S101 - it has replied
         wish = talk.wishes[position]
         wanted = _tool_costs(wish)
-        if self.is_behind(visit, wanted) or visit.token.frame.meter.refusing(wanted) is not None:
+        if visit.token.frame.meter.refusing(wanted) is not None:
             if last:
                 self._tool_refused(visit, wish)
             return last
@@ -338,7 +346,7 @@ class Wishes(Core):
         elif wish.attempt < tool.retries and talk.tools_run < self._most_tools(visit):
             wish.result = _failed_text(tool, failure)
             wish.attempt += 1
-            self.start_again(visit, position)
+            self._run_when_paid(visit, position)
         elif tool.on_error == "raise" and failure.code != "declared":
             self.break_off(visit, self.raised(visit, failure))
             return
@@ -352,17 +360,6 @@ class Wishes(Core):
     def _most_tools(visit: Visit) -> int:
         node = visit.station.node
         return node.max_tool_calls if isinstance(node, Agent) else 0
-
-    def start_again(self, visit: Visit, position: int) -> None:
-        """Try a tool once more, if that can be paid."""
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has called
-        wish = talk.wishes[position]
-        wish.under_way = True
-        if not self._tool_paid(visit, position, last=False):
-            funder = functools.partial(self._tool_funded, visit, position)
-            if not self.wait_for_funds(visit, funder, _tool_costs(wish), str(position)):
-                self._tool_refused(visit, wish)
 
     def raised(self, visit: Visit, failure: Failure) -> Trouble:
         """Make the failure of a node of what its model or its tool raised."""
@@ -431,6 +428,11 @@ def _read(kind: type[Any], call: ToolCall) -> Any:
         )
         msg = f"the arguments of {call.name} do not fit: {problems_text(error)}. Wanted: {fields}."
         raise ValueError(msg) from None
+
+
+def _is_at_work(visit: Visit, turn: int) -> bool:
+    """Tell whether a visit still does its turn, after something was put off for it."""
+    return visit.turn == turn and visit.standing is Standing.RUNNING and visit.closing is None
 
 
 def _answered(call: ToolCall, text: str) -> Wish:

@@ -1,0 +1,536 @@
+"""Random teams with agents in them, models that say anything at all, and a driver that carries out their calls.
+
+What a model says and what a tool brings is a pure function of the seed and of where they stand, as for the nodes of
+`acting`. Every text that comes from somewhere else than the definition has the mark, so that it is found where it must
+not be.
+"""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import partial
+from typing import Any, cast
+
+from anyio.lowlevel import checkpoint
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from graphflow import (
+    Agent,
+    Approval,
+    AskUser,
+    Brief,
+
+    Human,
+    ModelReply,
+    ModelRequest,
+    Node,
+    Price,
+    Report,
+    State,
+    Supervisor,
+    ThreadMessage,
+    Tool,
+    ToolCall,
+    ToolFailure,
+    ToolStep,
+    Usage,
+    last,
+    tool,
+)
+from graphflow.events import AnswerGiven, EffectFinished, Fact, Failure
+from graphflow.model.ids import Path, path_text
+from graphflow.nodes.client import Stream
+from graphflow.nodes.function import FunctionNode
+from graphflow.runtime.commands import CallModel, CallTool, CancelBody, CancelCall, Command
+from graphflow.runtime.core import failure_of
+from tests.laws.acting import Mood, Part, Team, roll
+from tests.laws.driver import Driver, World
+from tests.laws.teams import Book, _Maker  # pyright: ignore[reportPrivateUsage] - agents stand in its blocks
+
+MARK = "§"
+"""Stands in every text that a model, a tool, a person or a node says."""
+
+POOL = ("look", "write", "pay", "count")
+"""The names of tools: agents share them, so that rights and grants mean something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Temper(Mood):
+    """How agents behave beside the nodes around them, in percent.
+
+    Attributes:
+        agents: nodes that are agents.
+        acts: replies that call something, while a visit is young.
+        garbage: replies that make no sense.
+        breaks: calls of a model that raise.
+        fails: calls of a tool that fail.
+        people: tools that need a person.
+        lies: replies that use more than was reserved for them.
+        loud: tools that may fail their agent, time out, and be tried again.
+    """
+
+    agents: int = 65
+    acts: int = 70
+    garbage: int = 10
+    breaks: int = 4
+    fails: int = 15
+    people: int = 15
+    lies: int = 0
+    loud: int = 25
+
+
+QUIET = Temper(
+    raises=0, pauses=0, sleeps=30, plain=0, policies=False, fail_fast=0, timeouts=False, bounds=False, people=0, loud=0
+)
+"""Nothing in it gives timing a meaning."""
+
+
+class Finding(BaseModel):
+    """An answer of the user's own type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    said: str
+    score: int = 0
+
+
+class Task(Brief):
+    """A brief of the user's own."""
+
+    urgency: int
+
+
+@dataclass(slots=True)
+class Crew(Team):
+    """A team with agents in it.
+
+    Attributes:
+        agents: its agents, by their names.
+        briefs: what each of them writes to whom it delegates to.
+    """
+
+    agents: dict[str, Agent] = field(default_factory=dict[str, Agent])
+    briefs: dict[str, type[Brief]] = field(default_factory=dict[str, type[Brief]])
+
+    @property
+    def temper(self) -> Temper:
+        """How its agents behave."""
+        return cast("Temper", self.mood)
+
+    def dice(self, *where: object) -> random.Random:
+        """Dice that always fall alike at one place."""
+        return random.Random(roll(2**60, self.seed, *where))
+
+
+def random_crew(seed: int, temper: Temper | None = None) -> Crew:
+    """A team with agents whose graph has no errors; some are tame, others break all the time."""
+    if temper is None:
+        raises, size = (0, 4, 12)[roll(3, seed, "raises")], (4, 8, 16)[roll(3, seed, "size")]
+        garbage, breaks = (0, 10, 35)[roll(3, seed, "garbage")], (0, 3, 15)[roll(3, seed, "breaks")]
+        fail_fast = (0, 50, 100)[roll(3, seed, "fast")]
+        temper = Temper(
+            raises=raises, size=size, garbage=garbage, breaks=breaks, fail_fast=fail_fast, bounds=roll(4, seed, "b") > 0
+        )
+    for attempt in range(1000):
+        crew = Crew(roll(2**48, seed, attempt), temper)
+        crew.graph = _CrewMaker(crew, random.Random(crew.seed), None, None).root()
+        if crew.agents and not any(problem.severity == "error" for problem in crew.graph.check()):
+            return crew
+    raise AssertionError(seed)
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+class Mind:
+    """A model that says what its crew's seed says."""
+
+    def __init__(self, crew: Crew, *, native: bool, price: Price | None) -> None:
+        self.crew, self.native_tools, self.price = crew, native, price
+        self.requests: list[ModelRequest] = []
+
+    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:
+        """Say something, after some turns of the loop."""
+        self.requests.append(request)
+        for _ in range(roll(6, request.path, request.turn, "slow")):
+            await checkpoint()
+        stream(MARK)
+        said = self.says(request)
+        if isinstance(said, Exception):
+            raise said
+        return cast("ModelReply", said)
+
+    def says(self, request: ModelRequest) -> object:
+        """What it says to a request: mostly a reply, else an exception to raise or something that is no reply."""
+        temper, dice = self.crew.temper, self.crew.dice(request.path, request.turn)
+        if dice.randrange(100) < temper.breaks:
+            return ValueError(f"{MARK} the model is down")
+        words = f"{MARK} {request.path}.{request.turn}"
+        if dice.randrange(100) < temper.garbage:
+            found = _garbage(self.crew, request, dice, words)
+            if not isinstance(found, ModelReply):
+                return found
+            text, calls = found.text, found.calls
+        elif dice.randrange(100) < (temper.acts if request.turn < 3 else temper.acts // 3):
+            text, calls = dice.choice(("", words)), _some_calls(self.crew, request, dice, words)
+        else:
+            text, calls = _answer(self.crew, request, dice, words), ()
+        if not self.native_tools and dice.randrange(20):
+            text, calls = _as_json(text, calls, dice), ()
+        return ModelReply(text, calls, self._usage(request, dice))
+
+    def _usage(self, request: ModelRequest, dice: random.Random) -> Usage | None:
+        """Say what was used: never more than was reserved, unless it lies."""
+        if not dice.randrange(12):
+            return None
+        reads, writes = dice.choice((0, 1, 5)), dice.randrange(request.max_tokens + 1)
+        if dice.randrange(100) < self.crew.temper.lies:
+            writes += 700
+        usd = None if self.price is None else reads * self.price.input + writes * self.price.output
+        return Usage(reads, writes, usd)
+
+
+def _some_calls(crew: Crew, request: ModelRequest, dice: random.Random, words: str) -> tuple[ToolCall, ...]:
+    """Calls of what the agent has: tools, its team, transfers, mixed as it comes."""
+    agent, part = crew.agents[request.agent], crew.parts[request.agent]
+    ways: list[Callable[[], ToolCall]] = [partial(_tool_call, found.name, dice, words) for found in agent.tools]
+    asked = {"objective": words, **({"urgency": 1} if crew.briefs.get(agent.name) is Task else {})}
+    ways += [partial(ToolCall, f"ask_{name}", json.dumps(asked)) for name in part.calls for _ in range(2)]
+    ways += [partial(ToolCall, f"transfer_to_{name}", json.dumps({"note": words})) for name in part.handoffs]
+    count = dice.choice((1, 1, 2, 3, 4))
+    calls = [dice.choice(ways)() for _ in range(count)] if ways else []
+    return tuple(_with_id(call, dice) for call in calls)
+
+
+def _tool_call(name: str, dice: random.Random, words: str) -> ToolCall:
+    given = {"question": words} if name == "ask_user" else {"x": dice.randrange(3)} if dice.randrange(3) else {}
+    return ToolCall(name, json.dumps(given))
+
+
+def _with_id(call: ToolCall, dice: random.Random) -> ToolCall:
+    ids = ("", "", "same", "call_0_0", "call_0_0_2", "call_1_0", "\ud800", str(dice.randrange(9)))
+    return ToolCall(call.name, call.arguments, dice.choice(ids))
+
+
+def _garbage(crew: Crew, request: ModelRequest, dice: random.Random, words: str) -> object:
+    """Something that makes no sense."""
+    kind = dice.randrange(9)
+    if kind == 0:
+        return dice.choice((None, 42, words, {"text": words}))
+    if kind == 1:
+        return ModelReply(dice.choice(("", " \n")))
+    if kind == 2:
+        return ModelReply(dice.choice(("\ud800" + words, words * 4000, "```json\n{}\n```", "{" * 3000, "null")))
+    named = [call.name for call in _some_calls(crew, request, dice, words)] or ["nothing"]
+    names: Sequence[str] = named
+    if kind == 3:
+        names = [dice.choice(("nobody", "ask_nobody", "transfer_to_nobody", "", "\ud800", "x" * 500)) for _ in range(3)]
+    elif kind == 4:
+        names = [f"transfer_to_{request.agent}", f"ask_{request.agent}", *named]
+    elif kind == 5:
+        names = named * 15
+    elif kind == 6:
+        names = ["nobody", named[0], "nobody"]
+    wrong = ("{", "[]", "null", '{"x": "many"}', '{"x": 1, "y": 2}', '{"note": 3}', '{"objective": null}', "[" * 2000)
+    calls = tuple(_with_id(ToolCall(name, dice.choice((*wrong, "{}", "", "\ud800"))), dice) for name in names)
+    return ModelReply(dice.choice(("", words)), calls)
+
+
+def _answer(crew: Crew, request: ModelRequest, dice: random.Random, words: str) -> str:
+    """An answer, mostly one that fits."""
+    kind = crew.agents[request.agent].output
+    if not dice.randrange(8):
+        return dice.choice((words, "{}", '{"said": 3}', '{"finding": ""}', '{"status": "partial"}'))
+    if kind is Finding or (kind is None and '"said"' in request.schema_json):
+        return json.dumps({"said": words})
+    if kind is Report and dice.randrange(2):
+        status = dice.choice(("done", "done", "partial", "failed", "needs_input"))
+        return json.dumps({"finding": words, "status": status, "reason": None if status == "done" else words})
+    return words
+
+
+def _as_json(text: str, calls: Sequence[ToolCall], dice: random.Random) -> str:
+    """The same in constrained JSON, now and then cut off."""
+    said: dict[str, object] = {"reason": text}
+    if calls:
+        said["calls"] = [{"tool": call.name, "arguments": _loaded(call.arguments)} for call in calls]
+    else:
+        said["answer"] = _loaded(text)
+    made = json.dumps(said)
+    return made[: len(made) // 2] if not dice.randrange(12) else made
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+def brings(crew: Crew, *where: object) -> object:
+    """What a call of a tool brings.
+
+    Raises:
+        ValueError: now and then.
+    """
+    dice = crew.dice("tool", *where)
+    if dice.randrange(100) >= crew.temper.fails:
+        words = f"{MARK} {where}"
+        return dice.choice((words, words, None, "", {"a": words}, "\ud800", words * 900))
+    if dice.randrange(3):
+        msg = f"{MARK} a tool raises"
+        raise ValueError(msg)
+    return ToolFailure(f"{MARK} no")
+
+
+def _some_tools(crew: Crew, dice: random.Random) -> list[Tool | AskUser]:
+    found: list[Tool | AskUser] = [_one_tool(crew, name, dice) for name in dice.sample(POOL, dice.randrange(4))]
+    if dice.randrange(100) < crew.temper.people:
+        found.append(AskUser(schema=dice.choice((str, int))))
+    return found
+
+
+def _one_tool(crew: Crew, name: str, dice: random.Random) -> Tool:
+    async def act(step: ToolStep, x: int = 0) -> object:
+        where = (path_text(step.path), step.call_id)
+        slow = crew.dice("slow", crew.tempo, *where)
+        step.emit(MARK)
+        if slow.randrange(100) < crew.temper.sleeps:
+            await step.sleep(slow.choice((0.0, 0.01, 0.2)))
+        for _ in range(slow.randrange(4)):
+            await checkpoint()
+        return brings(crew, *where)
+
+    temper, bounds = crew.temper, crew.mood.bounds
+    options: dict[str, Any] = {"approval": dice.randrange(100) < temper.people, "sequential": not dice.randrange(4)}
+    if options["approval"]:
+        options["effect"] = dice.choice(("read", "irreversible"))
+    if dice.randrange(100) < temper.loud:
+        options["on_error"] = "raise"
+    if dice.randrange(100) < temper.loud:
+        options["retries"] = dice.randint(1, 2)
+    if crew.mood.timeouts and dice.randrange(100) < temper.loud:
+        options["timeout"] = dice.choice((0.01, 0.1))
+    if bounds and not dice.randrange(6):
+        options["max_calls"] = dice.randint(1, 2)
+    return tool(act, name=name, description="Do it.", **options)
+
+
+# --- teams -----------------------------------------------------------------------------------------------------------
+
+
+class _CrewMaker(_Maker):
+    """Composes the same blocks, with agents among the nodes."""
+
+    def __init__(self, crew: Crew, dice: random.Random, order: Any, names: Any) -> None:
+        super().__init__(crew, dice, order, names)
+        self.crew = crew
+        prices = (None, Price(Decimal("0.00001"), Decimal("0.00002")))
+        self.minds = [Mind(crew, native=native, price=price) for native in (True, True, False) for price in prices]
+        self.recursive = False
+
+    def _bounds(self, *, top: bool) -> dict[str, Any]:
+        bounds = super()._bounds(top=top)
+        if self.recursive:
+            bounds.setdefault("max_depth", 3)
+        return bounds
+
+    def _node(self, calls: tuple[str, ...] = (), handoffs: tuple[str, ...] = (), **options: Any) -> FunctionNode[Any]:
+        temper, dice = self.crew.temper, self.dice
+        if dice.randrange(100) >= temper.agents:
+            return super()._node(calls, handoffs, **options)
+        name = self._name()
+        self.crew.parts[name] = Part(calls, handoffs)
+        bounds = self.mood.bounds
+        options.setdefault("retries", dice.choice((0, 0, 0, 1, 2)))
+        if self.mood.timeouts and self._one_in(6):
+            options["timeout"] = dice.choice((0.03, 0.5))
+        if bounds and self._one_in(6):
+            options["max_visits"] = dice.choice((1, 3))
+        output = dice.choice((None, None, str, Report, Finding)) if options.get("into") is None else None
+        made = (Supervisor if calls and self._one_in(2) else Agent)(
+            name,
+            model=dice.choice(self.minds),
+            instructions=dice.choice(("", "Be brief.", self._instructions())),
+            tools=_some_tools(self.crew, dice),
+            output=output,
+            max_turns=dice.choice((1, 2, 3, 6)) if bounds else 6,
+            max_tool_calls=dice.choice((0, 1, 3, 32)) if bounds else 99,
+            repairs=dice.choice((0, 1, 1, 3)),
+            history=self._history(),
+            max_tokens=dice.choice((1, 30, 200)),
+            rights=dice.sample(POOL, 2) if self._one_in(8) else None,
+            deny=self._deny() if self._one_in(8) else None,
+            **options,
+        )
+        self.crew.agents[name] = made
+        return cast("Any", made)  # the blocks take any node, and say so of functions only
+
+    def _instructions(self) -> Callable[[State[Any]], str]:
+        raises, shift = self.mood.raises, self.dice.randrange(2**30)
+
+        def instructions(state: State[Any]) -> str:
+            if roll(100, shift, path_text(state.path)) < raises:
+                raise ValueError(MARK)
+            return f"You are {state.path[-1].name}."
+
+        return instructions
+
+    def _history(self) -> Any:
+        def turned(thread: Sequence[ThreadMessage]) -> list[ThreadMessage]:
+            return [*reversed(thread), *thread]
+
+        def some(thread: Sequence[ThreadMessage]) -> list[ThreadMessage]:
+            return [message for index, message in enumerate(thread) if index % 3]
+
+        return self.dice.choice(("note", "note", "full", "summary", last(1), last(3), turned, some))
+
+    def _deny(self) -> Callable[[str, Mapping[str, Any]], str | None]:
+        shift = self.dice.randrange(2**30)
+
+        def deny(name: str, arguments: Mapping[str, Any]) -> str | None:
+            return MARK if roll(3, shift, name, sorted(arguments.items())) == 0 else None
+
+        return deny
+
+    def _caller(self, size: int, depth: int, levels: int) -> Node[Any]:
+        """A node that delegates, an agent with a contract of its own for its team perhaps, and perhaps to itself."""
+        team: list[Node[Any]] = []
+        for _ in range(self.dice.randint(1, 3)):
+            kind = self.dice.randrange(5)
+            if kind == 0 and depth:
+                team.append(self._nested(size, depth)[0])
+            else:
+                team.append(self._caller(size, depth, levels - 1) if kind == 1 and levels else self._callee())
+        names = tuple(callee.name for callee in team)
+        again = self._one_in(6)
+        caller: Node[Any] = self._node((*names, self.names[self.count + 1]) if again else names)
+        dice, bounds = self.dice, self.mood.bounds
+        options: dict[str, Any] = {
+            "max_hops": dice.randint(1, 4) if bounds else 50,
+            "share": dice.choice(("pool", "pool", "equal", 0.5)) if bounds else "pool",
+            "timeout": dice.choice((0.3, 2.0)) if self.mood.timeouts and self._one_in(5) else None,
+            "history": self._history(),
+            "grant": dice.sample(POOL, 1) if self._one_in(6) else (),
+        }
+        if isinstance(caller, Agent) and self._one_in(4):
+            self.crew.briefs[caller.name] = options["brief"] = Task
+        report: type[BaseModel] = Finding if self._one_in(6) else Report
+        into = "reports" if report is Report and self._one_in(4) else None
+        if again:
+            self.recursive = True
+            team.append(caller)
+        self.chains.append(caller.delegates(*team, report=report, into=into, **options))
+        return caller
+
+    def _handoffs(self, size: int, depth: int) -> tuple[Node[Any], Node[Any]]:
+        """Two that hand over to each other, and a third that only receives, a person perhaps."""
+        out: Node[Any] = self._node()
+        person = self.mood.pauses and self._one_in(4)
+        last_one: Node[Any] = Human(self._name()) if person else self._node()
+        two: Node[Any] = self._node(handoffs=(self.names[self.count + 2], last_one.name))
+        one: Node[Any] = self._node(handoffs=(two.name, last_one.name))
+        bound = 3 if not self.mood.bounds else self.dice.randint(0, 3)
+        self.chains += [one.hands_off(two, last_one, max_hops=bound, history=self._history())]
+        self.chains += [two.hands_off(one, last_one, max_hops=bound, history=self._history())]
+        self.chains += [one >> out, two >> out, last_one >> out]
+        return one, out
+
+
+# --- the driver ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Flight:
+    """A call of a model or a tool that is under way."""
+
+    command: CallModel | CallTool
+    cancelled: bool = False
+
+
+class CrewDriver(Driver):
+    """A driver that carries out the calls of agents too."""
+
+    def __init__(self, crew: Crew, rng: random.Random, world: World | None = None) -> None:
+        super().__init__(crew.graph, crew.author, rng, world)
+        self.crew = crew
+        self.flights: dict[tuple[Path, str], Flight] = {}
+        self.requests: list[ModelRequest] = []
+
+    def go(self, context: Book) -> "CrewDriver":
+        """Run to an end; no call is under way then."""
+        super().go(context)
+        assert not self.flights, f"{list(self.flights)} are under way after the end"
+        return self
+
+    def give(self, fact: Fact) -> None:
+        """Tell the fold a fact; an agent works while any of its calls does."""
+        super().give(fact)
+        working = sum(body.works for body in self.bodies.values()) + len({path for path, _ in self.flights})
+        self.peak = max(self.peak, working)
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case CallModel() | CallTool():
+                key = (command.path, command.key)
+                assert key not in self.flights, f"{key} is called twice at once"
+                self.flights[key] = Flight(command)
+                if isinstance(command, CallModel):
+                    self.requests.append(command.request)
+            case CancelCall():
+                self.flights[command.path, command.key].cancelled = True
+            case CancelBody() if command.path not in self.bodies:
+                mine = [flight for (path, _), flight in self.flights.items() if path == command.path]
+                assert mine, f"{path_text(command.path)} is cancelled, and does nothing"
+                for flight in mine:
+                    flight.cancelled = True
+            case _:
+                super()._carry_out(command)
+
+    def _ways(self) -> list[Callable[[], None]]:
+        return [*super()._ways(), *(partial(self._land, flight) for flight in self.flights.values())]
+
+    def _land(self, flight: Flight) -> None:
+        command = flight.command
+        del self.flights[command.path, command.key]
+        result, failure = self._brought(command)
+        if flight.cancelled and self.rng.randrange(100) >= self.world.stubborn:
+            result, failure = None, Failure("cancelled", "it was cancelled", (), "cancelled")
+        self.give(EffectFinished(command.path, command.turn, command.attempt, command.key, result, failure))
+
+    def _brought(self, command: CallModel | CallTool) -> tuple[object, Failure | None]:
+        try:
+            if isinstance(command, CallModel):
+                said = cast("Mind", command.client).says(command.request)
+                return (None, failure_of(said)) if isinstance(said, Exception) else (said, None)
+            found = brings(self.crew, path_text(command.path), command.turn, command.key)
+        except ValueError as error:
+            return None, failure_of(error)
+        if isinstance(found, ToolFailure):
+            return None, Failure("graphflow.nodes.tools.ToolFailure", found.text, (), "declared")
+        return "" if found is None else found if isinstance(found, str) else json.dumps(found), None
+
+    def _answer(self, question: str) -> None:
+        value = answer_to(self.crew, question, self.fold.questions[question].schema)
+        self.give(AnswerGiven(question, value))
+
+
+def answer_to(crew: Crew, question: str, schema: Any) -> object:
+    """What a person answers: a text, a number, or what becomes of a call, one with other arguments perhaps."""
+    dice = crew.dice("answer", question)
+    said = [f"{MARK} {question}", dice.randrange(9)]
+    edits = Approval.model_validate({"approve": True, "arguments": {"x": dice.choice((7, "many"))}})
+    tried = [edits, dice.choice((True, False, f"no, {MARK}")), *said] if dice.randrange(3) == 0 else [True, *said]
+    for value in tried if schema is not None else said:
+        try:
+            return TypeAdapter(schema).validate_python(value) if schema is not None else value
+        except ValidationError:
+            continue
+    raise AssertionError(question)
+
+
