@@ -70,10 +70,12 @@ def think(request: ModelRequest) -> list[ToolCall] | ToolCall | str:
 
 
 def inside(text: str) -> str:
-    """Return what stands between the delimiters of a brief, a message or a report: what was asked or found."""
+    """Return what a text from somebody else says: the objective of a brief, the finding of a report, a message."""
     found = re.fullmatch(r"<(\w+) from=.*?>\n(.*)\n</\1>", text, re.DOTALL)
-    said = found[2].removeprefix("objective: ") if found else text
-    return Report.model_validate_json(said).finding if said.startswith("{") else said
+    kind, said = found.groups() if found else ("", text)
+    if kind == "brief":
+        return said.partition("\n")[0].removeprefix("objective: ")
+    return Report.model_validate_json(said).finding if kind == "report" else said
 
 
 def matching(task: str, description: str) -> str:

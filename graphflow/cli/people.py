@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-from pydantic import ValidationError
-
-from graphflow.cli.faults import INTERRUPTED, BadUse, text_of
-from graphflow.cli.inputs import as_json
+from graphflow.cli.asking import Approvals, give, question_lines
+from graphflow.cli.calls import AskedCall
+from graphflow.cli.faults import INTERRUPTED, BadUse
 from graphflow.cli.printing import Screen
-from graphflow.cli.results import question_lines
 from graphflow.runtime.handle import Run
 from graphflow.runtime.result import Question
 
@@ -92,35 +90,50 @@ class Answers:
             else:
                 yield f"--answer {item} was not used: the question {known} had its answer already."
 
-    def answer(self, run: Run[Any]) -> bool:
+    def answer(self, run: Run[Any], approvals: Approvals, note: Callable[[str], None]) -> bool:
         """Answer what a waiting run asks; tells whether it goes on.
+
+        Args:
+            run: the run.
+            approvals: what is known of the calls that its questions are about.
+            note: takes what was decided without a person at the terminal.
 
         Raises:
             BadUse: if an answer of the command line does not fit its question.
         """
-        goes_on = False
+        goes_on, open_ones = False, list(run.questions)
         for question in run.questions:
-            if self._from_command_line(run, question) or self._from_terminal(run, question):
+            said = self._from_command_line(run, question, approvals(question.id))
+            if said is not None:
+                open_ones.remove(question)
+                self._answered.add(question.id)
+                goes_on = True
+                if said:
+                    note(said)
+        for number, question in enumerate(open_ones, 1):
+            place = f"{number} of {len(open_ones)}, " if len(open_ones) > 1 else ""
+            if self._from_terminal(run, question, approvals, place):
                 self._answered.add(question.id)
                 goes_on = True
         return goes_on
 
-    def _from_command_line(self, run: Run[Any], question: Question) -> bool:
+    def _from_command_line(self, run: Run[Any], question: Question, call: AskedCall | None) -> str | None:
+        """Give an answer that stands there; returns what it decides, in words, or None where there is no answer."""
         start = f"{question.id}="
         item = next((item for item in self._given if item.startswith(start)), None)
         if item is None:
-            return False
+            return None
         self._given.remove(item)
-        refused = give(run, question, item[len(start) :])
-        if refused is not None:
+        refused, decided = give(run, question, item[len(start) :], call)
+        if refused:
             raise BadUse(f"--answer {item} does not fit the question: {refused}")
-        return True
+        return decided and f"--answer {question.id}: {decided}"
 
-    def _from_terminal(self, run: Run[Any], question: Question) -> bool:
+    def _from_terminal(self, run: Run[Any], question: Question, approvals: Approvals, place: str) -> bool:
         """Ask until an answer fits; the end of the input is no answer, also to all later questions."""
         if self._typed_out or sys.stdin is None or not sys.stdin.isatty() or self._screen.err.file is None:  # pyright: ignore[reportUnnecessaryComparison]  # a process may have no stdin
             return False
-        self._screen.say("\n".join(question_lines((question,))))
+        self._screen.say("\n".join(question_lines(question, approvals, place=place)))
         while True:
             self._screen.err.write("> ")
             try:
@@ -132,28 +145,9 @@ class Answers:
                 self._typed_out = True
                 self._screen.say("")
                 return False
-            refused = give(run, question, line.rstrip("\r\n"))
-            if refused is None:
+            refused, decided = give(run, question, line.rstrip("\r\n"), approvals(question.id))
+            if not refused:
+                if decided:
+                    self._screen.say(decided)
                 return True
             self._screen.say(refused)
-
-
-def give(run: Run[Any], question: Question, text: str) -> str | None:
-    """Give an answer as JSON if it can be read so and fits, else as text; returns why it is refused.
-
-    For a question whose answer is a text, it is the text as it stands.
-    """
-    as_data = as_json(text)
-    values = [text] if question.schema is str else [as_data] if as_data == text else [as_data, text]
-    refused: str | None = None
-    for value in values:
-        try:
-            run.answer(question.id, value)
-        except ValidationError as error:
-            found = error.errors(include_url=False)
-            refused = refused or "; ".join(dict.fromkeys(item["msg"] for item in found))
-        except Exception as error:  # noqa: BLE001 - a validator of the user may raise anything
-            refused = refused or f"{type(error).__name__}: {text_of(error)}"
-        else:
-            return None
-    return refused

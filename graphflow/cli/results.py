@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any, Final, cast
 
 import pydantic_core
-from pydantic import TypeAdapter
 
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.persistence.lines import writable
-from graphflow.runtime.result import Question, Result
+from graphflow.runtime.result import Result
 
 EXIT_CODES: Final = {
     "completed": 0, "partial": 1, "failed": 1, "exhausted": 3, "waiting": 4, "cancelled": 130,
@@ -56,18 +55,15 @@ def to_json(data: object) -> str:
         return json.dumps(writable(data), indent=2)
 
 
-def result_data(result: Result[Any]) -> dict[str, Any]:
-    """Return a result as JSON data."""
+def result_data(result: Result[Any], questions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a result as JSON data, with its questions as such."""
     spent = result.spent
     return {
         "status": result.status,
         "output": jsonable(result.output),
         "report": jsonable(result.report),
         "reason": jsonable(result.reason),
-        "questions": [
-            {"id": asked.id, "path": asked.path, "text": asked.text, "schema": _schema(asked)}
-            for asked in result.questions
-        ],
+        "questions": list(questions),
         "failures": [jsonable(reason) for reason in result.failures],
         "refused": [jsonable(reason) for reason in result.refused],
         "spent": {
@@ -83,15 +79,6 @@ def result_data(result: Result[Any]) -> dict[str, Any]:
 def _amounts(budget: Budget) -> dict[str, Any]:
     found = {name: getattr(budget, name) for name in ADDITIVE}
     return {name: str(n) if isinstance(n, Decimal) else n for name, n in found.items() if n is not None}
-
-
-def _schema(question: Question) -> Any:
-    if question.schema is None:
-        return None
-    try:
-        return jsonable(TypeAdapter(question.schema).json_schema())
-    except Exception:  # noqa: BLE001 - not every type has one
-        return str(question.schema)
 
 
 def result_text(result: Result[Any]) -> str:
@@ -189,23 +176,3 @@ def refused_lines(result: Result[Any]) -> Iterator[str]:
 def _indented(text: str, by: int) -> str:
     """Let the further lines of a text stand below its first."""
     return "\n".join(text.splitlines()).replace("\n", "\n" + " " * by)
-
-
-def question_lines(questions: tuple[Question, ...]) -> Iterator[str]:
-    """Show what a run asks, so that an answer can be written."""
-    for asked in questions:
-        first, *rest = asked.text.splitlines() or [""]
-        yield f"{asked.id}: {first}{answer_form(asked.schema)}"
-        yield from (f"  {line}" for line in rest)
-
-
-def answer_form(schema: Any) -> str:
-    """Say which type an answer must have.
-
-    >>> answer_form(int), answer_form(None)
-    (' (int)', '')
-    """
-    if schema is None:
-        return ""
-    name = schema.__name__ if isinstance(schema, type) else str(schema).replace("typing.", "")
-    return f" ({name})"

@@ -11,12 +11,14 @@ from typing import Any, Final, TextIO
 
 import anyio
 
+from graphflow.cli.asking import Approvals, hint_lines, question_data, question_lines
+from graphflow.cli.calls import Calls
 from graphflow.cli.faults import FAILED, BadUse, described, first_of, frame_lines, reading
 from graphflow.cli.inputs import budget_from, context_of, tightened
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Progress, progress_on
-from graphflow.cli.results import EXIT_CODES, ending, question_lines, refused_lines, result_data, result_text, to_json
+from graphflow.cli.results import EXIT_CODES, ending, refused_lines, result_data, result_text, to_json
 from graphflow.cli.target import load_graph
 from graphflow.errors import GraphflowError, InternalError
 from graphflow.events import Event
@@ -84,7 +86,7 @@ def run_command(screen: Screen, options: RunOptions) -> int:
                 progress.pause()
         if record is not None and record.trouble is not None:
             screen.say(f"--events {options.events}: {record.trouble}; the events after that are not there.")
-        _show(screen, options, ended, progress)
+        _show(screen, options, ended, progress, session.calls.approval)
         for line in answers.unused():
             screen.say(line)
     code = EXIT_CODES[ended.result.status]
@@ -95,7 +97,11 @@ def run_command(screen: Screen, options: RunOptions) -> int:
 
 
 class _Session:
-    """One run, with everybody who watches it."""
+    """One run, with everybody who watches it.
+
+    Attributes:
+        calls: what its agents call.
+    """
 
     def __init__(
         self,
@@ -109,6 +115,7 @@ class _Session:
     ) -> None:
         self._graph, self._context, self._budget = graph, context, budget
         self._max_parallel, self._progress, self._record = max_parallel, progress, record
+        self.calls = Calls(graph)
 
     def run(self, interrupts: Interrupts, answers: Answers) -> Ended:
         """Run to the end; only what stops the whole process is raised, out of the groups that tasks make of it."""
@@ -118,7 +125,7 @@ class _Session:
             raise first_of(group) from None
 
     async def _main(self, interrupts: Interrupts, answers: Answers) -> Ended:
-        listeners: list[Callable[[Event], None]] = [self._progress]
+        listeners: list[Callable[[Event], None]] = [self.calls, self._progress]
         if self._record is not None:
             listeners.insert(0, self._record)
         async with start(
@@ -138,7 +145,7 @@ class _Session:
                     return ended
                 self._progress.pause()
                 try:
-                    if not answers.answer(run):
+                    if not answers.answer(run, self.calls.approval, self._progress.note):
                         return ended
                 except KeyboardInterrupt:
                     run.cancel("Ctrl-C")
@@ -227,26 +234,24 @@ def recorder(name: str | None) -> Generator[Recorder | None]:
 # --- the result ------------------------------------------------------------------------------------------------------
 
 
-def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress) -> None:
+def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress, approvals: Approvals) -> None:
     """Print a result: itself on stdout, how it came about on stderr."""
     result = ended.result
     if options.json:
-        screen.out.line(to_json(result_data(result)))
+        screen.out.line(to_json(result_data(result, [question_data(asked, approvals) for asked in result.questions])))
     else:
         text = result_text(result)
         if text:
             screen.out.line(text)
-        for line in question_lines(result.questions):
-            screen.out.line(line)
+        for asked in result.questions:
+            screen.out.line("\n".join(question_lines(asked, approvals)))
     for line in (*ending(result), *refused_lines(result)):
         screen.say(line)
     if result.questions and not options.json:
-        screen.say("run it again with --answer ID=VALUE, which starts a new run, or run it in a terminal.")
-    if ended.raised is not None:
-        if options.traceback:
-            screen.say("\n".join(frame_lines(ended.raised)))
-        else:
-            screen.say("(--traceback shows where)")
+        screen.say("\n".join(hint_lines(result.questions)))
+    frames = [] if ended.raised is None else list(frame_lines(ended.raised))
+    if frames:
+        screen.say("\n".join(frames) if options.traceback else "(--traceback shows where)")
     if not options.quiet:
         told = ["completed"] * (result.status == "completed")
         told += [progress.board.spending()] * (not progress.tells_spending)

@@ -368,7 +368,7 @@ def first_paragraph(home: Any) -> str:
 
 
 def descriptions(doc: str) -> dict[str, str]:
-    """Read the parameters' descriptions from the `Args:` of a docstring in Google style.
+    """Read the descriptions of parameters, or of a class's fields, from a docstring in Google style.
 
     >>> descriptions('''Pay back.
     ...
@@ -398,7 +398,7 @@ def descriptions(doc: str) -> dict[str, str]:
                 entries[-1] += f" {text}"
         else:
             inside = None
-            if text in ("Args:", "Arguments:", "Parameters:"):
+            if text in ("Args:", "Arguments:", "Parameters:", "Attributes:"):
                 # Where a docstring begins with it, cleaning has taken the indentation of the entries away.
                 inside, depth = indent if number else -1, None
     found = (_ENTRY.fullmatch(entry) for entry in entries)

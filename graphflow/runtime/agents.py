@@ -16,13 +16,13 @@ from graphflow.model.state import Message
 from graphflow.model.thread import ThreadMessage, capped, data, shown
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
+from graphflow.nodes.schemas import answer_schema
 from graphflow.nodes.tools import Tool
 from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
     json_schema,
     offers_of,
-    output_schema,
     read_answer,
     read_reply,
     with_own_ids,
@@ -83,11 +83,12 @@ class Agents(Wishes):
         contract = self.contract_of(frame)
         if kind is None and contract is not None and contract is not Report:
             kind = contract
-        schema = output_schema(kind)
-        if not node.native:
+        schema = answer_schema(kind)
+        native = node.native or not offers  # where there is nothing to choose, the answer is all there is
+        if not native:
             system, schema = json_instructions(system, offers), json_schema(offers, schema)
-        specs = tuple(offer.spec for offer in offers.values()) if node.native else ()
-        visit.talk = Talk(log, system, view, offers, specs, schema, kind)
+        specs = tuple(offer.spec for offer in offers.values()) if native else ()
+        visit.talk = Talk(log, system, view, offers, specs, schema, kind, native)
         log.active = node.name
         return True
 
@@ -167,7 +168,7 @@ class Agents(Wishes):
             error = ContractError(f"the model of {node.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=node.native)
+        decided = read_reply(reply, native=talk.native)
         if decided.problem:
             self._send_back(visit, decided.text, decided.problem)
             return

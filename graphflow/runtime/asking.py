@@ -17,6 +17,7 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, first_sentence, generated_names
 from graphflow.nodes.client import ModelReply, ToolSpec
+from graphflow.nodes.schemas import schema_text
 from graphflow.nodes.tools import AskUser, Tool
 
 NOTE_SCHEMA = json.dumps(
@@ -80,7 +81,7 @@ def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
         edge = station.delegates[target]
         brief = edge.contract.brief if edge.contract is not None else Brief
         often = "" if edge.max_hops is None else f" It can be asked {_times(edge.max_hops)} in all."
-        spec = ToolSpec(name, f"Ask {target}, and get a report.{_about(about[target])}{often}", brief_schema(brief))
+        spec = ToolSpec(name, f"Ask {target}, and get a report.{_about(about[target])}{often}", schema_text(brief))
         found.setdefault(name, Offer("ask", spec, edge=edge))
     for name, target in generated_names(TRANSFER, station.handoffs).items():
         text = f"Hand the conversation over to {target}, for good.{_about(about[target])}"
@@ -96,40 +97,6 @@ def _about(station: Station) -> str:
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count} times")
-
-
-@functools.lru_cache(maxsize=256)
-def brief_schema(brief: type[BaseModel]) -> str:
-    """Return the JSON schema of a brief for a model, which writes the objective and what else it likes."""
-    return json.dumps(_untitled(brief.model_json_schema()))
-
-
-@functools.lru_cache(maxsize=256)
-def _output_schema(kind: Any) -> str:
-    schema: Any = _untitled(TypeAdapter(kind).json_schema())
-    if isinstance(kind, type) and issubclass(kind, Report):  # a model gives its reason in words
-        schema["properties"]["reason"] = {"type": ["string", "null"], "description": "Why it is not done."}
-        schema["$defs"] = {name: part for name, part in schema.get("$defs", {}).items() if name != "Reason"}
-    return json.dumps(schema)
-
-
-def output_schema(kind: Any) -> str:
-    """Return the JSON schema of an answer, as text; "" for free text."""
-    return "" if kind is None or kind is str else _output_schema(kind)
-
-
-def _untitled(schema: Any) -> Any:
-    """Leave out the titles that pydantic makes of names: they cost a model tokens and say nothing."""
-    if isinstance(schema, dict):
-        table = cast("dict[str, Any]", schema)
-        return {
-            key: {name: _untitled(item) for name, item in value.items()} if key == "properties" else _untitled(value)
-            for key, value in table.items()
-            if not (key == "title" and isinstance(value, str))
-        }
-    if isinstance(schema, list):
-        return [_untitled(item) for item in cast("list[Any]", schema)]
-    return schema
 
 
 # --- constrained JSON ------------------------------------------------------------------------------------------------
@@ -189,7 +156,9 @@ def as_plain_text(messages: Thread) -> Thread:
     for message in messages:
         if message.role == "tool":
             kind = "failure" if message.failed else "result"
-            text = data(kind, names.get(message.answers, message.source), message.text)
+            text = message.text
+            if not message.source:  # a report says itself what it is
+                text = data(kind, names.get(message.answers, "a tool"), text)
             made.append(ThreadMessage("user", text, source=message.source))
         elif message.calls:
             calls = [{"tool": call.name, "arguments": _loaded(call.arguments)} for call in message.calls]

@@ -338,6 +338,7 @@ class Talk:
         specs: these, as its model sees them.
         schema: the JSON schema of its text, or "".
         kind: the type that its answer must have.
+        native: whether its model calls tools itself; else its text says what to call.
         fixed: the size of what every request has, in characters.
         said: what this visit has said in turns that are settled, each message once.
         turn_said: what the present turn has said so far.
@@ -360,6 +361,7 @@ class Talk:
     specs: tuple[ToolSpec, ...]
     schema: str
     kind: Any
+    native: bool
     fixed: int = 0
     said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)

@@ -66,8 +66,8 @@ class Wishes(Core):
         messages = (*talk.view, *talk.said)
         request = ModelRequest(
             node.name, path_text(visit.path), visit.turn, talk.system,
-            messages if node.native else as_plain_text(messages), talk.specs, talk.schema, max_tokens,
-            "native" if node.native else "json",
+            messages if talk.native else as_plain_text(messages), talk.specs, talk.schema, max_tokens,
+            "native" if talk.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
         self.with_slot(
@@ -210,15 +210,13 @@ class Wishes(Core):
         """Start the next sequential tool, when the last one has ended."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        line = [
-            (position, wish)
-            for position, wish in enumerate(talk.wishes)
-            if wish.kind == "tool" and getattr(wish.tool, "sequential", False) and not wish.needs_person
-        ]
-        while line and not any(wish.under_way for _, wish in line):
-            position, wish = line.pop(0)
-            if wish.result is None:
+        for position, wish in enumerate(talk.wishes):
+            if wish.kind != "tool" or not getattr(wish.tool, "sequential", False) or wish.needs_person:
+                continue
+            if wish.result is None and not wish.under_way:
                 self.start_tool(visit, position)
+            if wish.under_way:
+                return
 
     def start_tool(self, visit: Visit, position: int) -> None:
         """Run a tool, if nothing speaks against it and it can be paid."""

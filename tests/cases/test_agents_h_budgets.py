@@ -1,0 +1,478 @@
+"""Cases H with agents: shared budgets, turns, depth, retries on several levels, and callees that hang."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Budget,
+    Context,
+    Graph,
+    Join,
+    Price,
+    State,
+    Supervisor,
+    ToolStep,
+    fork,
+    node,
+    tool,
+)
+from graphflow.events import EffectRequested, EffectStarted, FrameOpened, NodeRetried
+from graphflow.model.budget import ADDITIVE
+from graphflow.testing import ScriptedModel, call
+from tests.cases.agents import Rules, Talk, always, asked, model_calls, numbered, play, results_in, says, tool_runs
+from tests.cases.helpers import Played
+from tests.support import examples
+
+# --- H1 --------------------------------------------------------------------------------------------------------------
+
+
+class Many(Context):
+    """A context with items to share out."""
+
+    question: str = "What now?"
+    items: tuple[int, ...] = tuple(range(8))
+
+
+def items(state: State[Many]) -> tuple[int, ...]:
+    """Give the items."""
+    return state.context.items
+
+
+@tool
+async def look(step: ToolStep, number: int) -> str:
+    """Look at something for a while."""
+    await step.sleep(number)
+    return f"seen {number}"
+
+
+PRICE = Price("0.001", "0.001")  # type: ignore[arg-type]  # made Decimal below
+
+
+def worker(name: str, chance: random.Random) -> Agent:
+    """An agent that looks once, for a random time, and then answers; its model takes random turns of the loop."""
+    from decimal import Decimal
+
+    waits = [chance.randrange(6) for _ in range(60)]
+
+    async def respond(request: Any) -> Any:
+        for _ in range(waits.pop() if waits else 0):
+            await anyio.lowlevel.checkpoint()
+        if request.messages[-1].role == "tool":
+            return f"{name} is done"
+        return call("look", number=chance.randrange(5))
+
+    model = Rules(otherwise=respond, price=Price(Decimal("0.001"), Decimal("0.001")))
+    return Agent(name, model=model, tools=[look], max_tokens=20)
+
+
+Shape = Callable[[random.Random, Budget], Graph[Any]]
+
+
+def forked(chance: random.Random, budget: Budget) -> Graph[Any]:
+    """Eight agents at once."""
+    workers = [worker(f"w{number}", chance) for number in range(8)]
+    return Graph("g", START >> fork(*workers, failure="collect") >> Join("j") >> END, context=Many, budget=budget)
+
+
+def mapped(chance: random.Random, budget: Budget) -> Graph[Any]:
+    """One agent for each of eight items."""
+
+    @node
+    async def gate(_: State[Many]) -> None:
+        """Let everything through."""
+
+    join = Join("j")
+    lanes = gate.map(worker("w", chance), over=items, join=join, max_items=8, failure="collect")
+    return Graph("g", START >> gate, lanes, join >> END, context=Many, budget=budget)
+
+
+def delegated(chance: random.Random, budget: Budget, share: Any = "pool") -> Graph[Any]:
+    """A boss with a team of eight, two of them in a graph of their own, asked in one turn."""
+    workers = [worker(f"w{number}", chance) for number in range(6)]
+    inner = [worker(f"v{number}", chance) for number in range(2)]
+    team = Graph("team", START >> fork(*inner, failure="collect") >> Join("j") >> END, context=Talk, leave=str)
+    calls = [call(f"ask_{name}", objective="go") for name in ("w0", "w1", "w2", "w3", "w4", "w5", "team")]
+
+    def lead(request: Any) -> Any:
+        return "done" if request.messages[-1].role == "tool" else calls
+
+    boss = Agent("boss", model=Rules(otherwise=lead), max_tokens=20)
+    edges = boss.delegates(*workers, team, max_hops=1, share=share)
+    return Graph("g", START >> boss >> END, edges, context=Many, budget=budget, max_depth=1)
+
+
+SHAPES: list[Any] = [
+    pytest.param(forked, id="fork"),
+    pytest.param(mapped, id="map"),
+    pytest.param(delegated, id="pool"),
+    pytest.param(partial(delegated, share="equal"), id="equal"),
+    pytest.param(partial(delegated, share=0.4), id="part"),
+]
+
+
+def within(played: Played[Any], bound: str, limit: Any) -> None:
+    """No more was spent than the limit, and the parts sum up to the whole."""
+    spent = played.result.spent
+    assert getattr(spent.total, bound) <= limit
+    for name in ADDITIVE:
+        assert getattr(spent.total, name) == sum(getattr(part, name) for part in spent.by_node.values())
+
+
+@settings(max_examples=examples(500))
+@given(seed=st.integers(0, 2**32), parallel=st.sampled_from((None, 1, 3)))
+async def test_h1_parallel_agents_never_overshoot(seed: int, parallel: int | None) -> None:
+    """Five model calls for eight agents that need two: in every schedule five are made, and who is refused says so."""
+    played = await play(forked(random.Random(seed), Budget(model_calls=5)), Many(), max_parallel=parallel)
+
+    within(played, "model_calls", 5)
+    assert len(model_calls(played)) == played.result.spent.total.model_calls == 5
+    assert played.result.status == "partial"
+    assert {(reason.code, reason.limit) for reason in played.result.failures} == {("model_calls", 5.0)}
+    done = [value for value in played.result.output if isinstance(value, str)]
+    assert len(played.result.failures) == 8 - len(done)
+    assert len(done) <= 2
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("bound", "limit"), [("model_calls", 6), ("tool_calls", 3), ("node_runs", 4), ("tokens", 700), ("usd", "0.7")]
+)
+async def test_h1_holds_for_every_bound_and_every_way_to_run_at_once(shape: Shape, bound: str, limit: Any) -> None:
+    """Forks, maps and teams, from the pool and from shares: each bound of the root holds over all of them."""
+    from decimal import Decimal
+
+    for seed in range(examples(30)):
+        graph = shape(random.Random(seed), Budget(**{bound: limit}))
+
+        played = await play(graph, Many())
+
+        within(played, bound, Decimal(limit))
+        codes = {reason.code for reason in (*played.result.failures, *played.result.refused)} | {
+            played.result.reason.code if played.result.reason else None
+        }
+        assert bound in codes
+        assert played.result.status in {"partial", "completed", "exhausted"}
+
+
+# --- H3 --------------------------------------------------------------------------------------------------------------
+
+
+def nested(child: Agent, levels: int) -> Graph[Talk]:
+    """A boss that asks a child, through some graphs between them."""
+    target: Any = child
+    for level in range(levels):
+        target = Graph(f"level{level}", START >> target >> END, context=Talk)
+    boss = says("boss", call(f"ask_{target.name}", objective="go"), "done")
+    return Graph("g", START >> boss >> END, boss.delegates(target, max_hops=1), context=Talk, max_depth=1)
+
+
+def looker(turns: int, **options: Any) -> Agent:
+    """An agent that looks in every turn but the last."""
+    return says("child", *[call("look", number=0)] * (turns - 1), "found it", tools=[look], **options)
+
+
+@pytest.mark.parametrize("levels", [0, 2])
+async def test_h3_a_child_may_use_what_its_parent_has(levels: int) -> None:
+    """Thirty calls in the budget, fourteen turns for the child: it completes."""
+    played = await play(nested(looker(14, max_turns=20), levels), Talk(), budget=Budget(model_calls=30))
+
+    assert played.result.status == "completed"
+    assert model_calls(played).count("child") == 14
+
+
+@pytest.mark.parametrize("levels", [0, 2])
+async def test_h3_a_child_is_stopped_by_what_its_parent_has_left(levels: int) -> None:
+    """Nine calls are left: the child is stopped after nine, and its report names it and the limit."""
+    graph = nested(looker(14, max_turns=20), levels)
+
+    played = await play(graph, Talk(), budget=Budget(model_calls=10))
+
+    assert model_calls(played).count("child") == 9
+    assert (played.result.status, played.reason.code) == ("exhausted", "model_calls")  # the boss has no call left
+    reason = next(found for found in played.result.refused if found.path.endswith("child"))
+    assert (reason.code, reason.limit) == ("model_calls", 10)
+
+
+@pytest.mark.parametrize("levels", [0, 2])
+@pytest.mark.parametrize("turns", [None, 3])
+async def test_h3_a_child_has_its_own_declared_turns_too(levels: int, turns: int | None) -> None:
+    """An agent's `max_turns` is 10 where nothing is said: that it is less than the parent's budget changes nothing."""
+    child = looker(14) if turns is None else looker(14, max_turns=turns)
+    graph = nested(child, levels)
+
+    played = await play(graph, Talk(), budget=Budget(model_calls=30))
+
+    assert model_calls(played).count("child") == (turns or 10)
+    ((text, _),) = results_in(asked(graph.nodes["boss"]).messages)
+    assert "max_turns" in text
+    assert "child" in text
+    assert played.result.status == "partial"
+
+
+# --- H5 --------------------------------------------------------------------------------------------------------------
+
+
+def twin(**options: Any) -> Graph[Talk]:
+    """An agent that always delegates to two copies of itself."""
+
+    def lead(request: Any) -> Any:
+        if request.messages[-1].role == "tool":
+            return "all done"
+        return [call("ask_twin", objective="left"), call("ask_twin", objective="right")]
+
+    agent = Supervisor("twin", model=Rules(otherwise=lead))
+    return Graph("g", START >> agent >> END, agent.delegates(agent, max_hops=99), context=Talk, **options)
+
+
+@pytest.mark.parametrize(
+    ("depth", "runs", "expected", "bound"),
+    [(3, 20, 15, "max_depth"), (3, 10, 10, "node_runs"), (2, 20, 7, "max_depth"), (1, 20, 3, "max_depth"), (9, 20, 20, "node_runs")],
+)  # fmt: skip
+async def test_h5_width_to_the_depth_is_bounded(depth: int, runs: int, expected: int, bound: str) -> None:
+    """Depth and node runs bound a recursion of agents; what a model is told says which bound refused it."""
+    graph = twin(max_depth=depth, budget=Budget(node_runs=runs))
+
+    played = await play(graph, Talk())
+
+    assert len(played.started) == played.result.spent.total.node_runs == expected
+    assert max(body.depth for body in played.of(FrameOpened)) <= depth
+    model: Any = graph.nodes["twin"]
+    refusals = {text for request in model.model.requests for text, failed in results_in(request.messages) if failed}
+    assert any(text.startswith("not executed: ") and bound in text for text in refusals)
+    assert played.result.status == "completed"
+
+
+# --- H7 --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["root", "callee", "branch"])
+@pytest.mark.parametrize("max_turns", [1, 2, 10])
+async def test_h7_an_agent_has_exactly_its_turns(max_turns: int, place: str) -> None:
+    """A script of 72 tool turns: so many model calls, a reason that says max_turns, and the last results are kept."""
+    agent = says("agent", *[call("look", number=0)] * 72, tools=[look], max_turns=max_turns, max_tool_calls=72)
+    if place == "root":
+        graph = Graph("g", START >> agent >> END, context=Talk)
+    elif place == "callee":
+        boss = says("boss", call("ask_agent", objective="go"), "done")
+        graph = Graph("g", START >> boss >> END, boss.delegates(agent, max_hops=1), context=Talk, max_depth=1)
+    else:
+        graph = Graph("g", START >> fork(agent, says("b", "b"), failure="collect") >> Join("j") >> END, context=Talk)
+
+    played = await play(graph, Talk())
+
+    assert model_calls(played).count("agent") == max_turns
+    assert tool_runs(played) == ["look"] * max_turns
+    if place == "root":
+        assert (played.result.status, played.reason.code, played.reason.limit) == ("exhausted", "max_turns", max_turns)
+        assert results_in(played.result.thread) == [("seen 0", False)] * max_turns
+    else:
+        assert played.result.status == "partial"
+        assert [(reason.code, reason.limit) for reason in played.result.failures] == [("max_turns", max_turns)]
+
+
+@pytest.mark.parametrize("offer", ["a finding", "a report", "nothing"])
+async def test_h7_a_callee_at_its_bound_reports_what_it_has(offer: str) -> None:
+    """Partial with what it said or what its team reported, failed where there is nothing."""
+    from graphflow import ModelReply
+
+    helper = says("helper", "half of it")
+    said = {
+        "a finding": ModelReply("I think it is blue", (call("look", number=0),)),
+        "a report": call("ask_helper", objective="go"),
+        "nothing": call("look", number=0),
+    }[offer]
+    middle = says("middle", said, tools=[look], max_turns=1)
+    boss = says("boss", call("ask_middle", objective="go"), "done")
+    graph = Graph(
+        "g",
+        START >> boss >> END,
+        boss.delegates(middle, max_hops=1),
+        middle.delegates(helper, max_hops=1),
+        context=Talk,
+        max_depth=2,
+    )
+
+    await play(graph, Talk())
+
+    ((text, failed),) = results_in(asked(boss).messages)
+    assert failed == (offer == "nothing")
+    assert ('"status": "failed"' if offer == "nothing" else '"status": "partial"') in text
+    assert {"a finding": "I think it is blue", "a report": "half of it", "nothing": "max_turns"}[offer] in text
+
+
+async def test_h7_tool_calls_over_their_limit_are_not_executed() -> None:
+    """`max_tool_calls` refuses the calls over it, in call order, and the agent goes on to answer."""
+    calls = [call("look", number=0) for _ in range(5)]
+    agent = says("agent", calls, calls, "answered", tools=[look], max_tool_calls=7)
+
+    played = await play(Graph("g", START >> agent >> END, context=Talk), Talk())
+
+    assert tool_runs(played) == ["look"] * 7
+    assert [failed for _, failed in results_in(played.result.thread)] == [False] * 7 + [True] * 3
+    assert played.result.output == "answered"
+
+
+# --- H9 --------------------------------------------------------------------------------------------------------------
+
+
+def flaky(levels: int, retries: int, on_error: Any, budget: Budget, tries: list[int]) -> Graph[Talk]:
+    """A tool that always fails, in an agent, in graphs inside each other, each with retries."""
+
+    @tool(retries=retries, on_error=on_error)
+    async def breaks() -> str:
+        tries.append(1)
+        msg = "always"
+        raise OSError(msg)
+
+    model = Rules(("failed", "could not be done"), otherwise=call("breaks"))
+    inner: Any = Agent("agent", model=model, tools=[breaks], retries=retries, max_turns=99)
+    for level in range(levels):
+        inner = Graph(f"level{level}", START >> inner >> END, context=Talk, retries=retries)
+    return Graph("root", START >> inner >> END, context=Talk, budget=budget)
+
+
+@pytest.mark.parametrize(("budget", "made"), [(5, 5), (0, 0), (None, 63), (63, 63), (1, 1)])
+async def test_h9_retries_on_every_level_share_one_budget(budget: int | None, made: int) -> None:
+    """Tool in agent in graph, three retries each: 63 in all, and never more than a budget has."""
+    tries: list[int] = []
+
+    played = await play(flaky(1, 3, "raise", Budget(retries=budget), tries), Talk())
+
+    assert isinstance(played.error, OSError)
+    assert played.result.spent.total.retries == made
+    assert len(tries) == made + 1
+    again = [body for body in played.of(EffectStarted) if body.key.startswith("0.")]
+    assert len(played.of(NodeRetried)) + len(again) == made
+    assert not played.of(EffectRequested)
+
+
+async def test_h9_the_error_shows_the_attempts_of_each_level() -> None:
+    """The reason says how often each level tried, the tool's too, and that the budget refused more."""
+    played = await play(flaky(1, 3, "raise", Budget(retries=5), []), Talk())
+
+    assert played.reason.text.count("attempt") == 3
+    assert "retries" in played.reason.text
+
+
+@pytest.mark.parametrize(("budget", "made"), [(None, 3), (2, 2), (0, 0)])
+async def test_h9_a_failure_that_is_told_is_tried_on_one_level_only(budget: int | None, made: int) -> None:
+    """With on_error="data" the tool's own retries are all: the model is told how often, and the node has not failed."""
+    tries: list[int] = []
+
+    played = await play(flaky(1, 3, "data", Budget(retries=budget), tries), Talk())
+
+    assert played.result.status == "completed"
+    assert len(tries) == made + 1
+    assert played.result.spent.total.retries == made
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+async def test_h9_the_attempts_of_a_tool_are_tool_calls(limit: int) -> None:
+    """Each attempt is paid as a tool call, and `max_tool_calls` and the budget bound them."""
+    tries: list[int] = []
+
+    played = await play(flaky(0, 9, "data", Budget(tool_calls=limit), tries), Talk())
+
+    assert len(tries) == played.result.spent.total.tool_calls == limit
+    assert played.result.status == "completed"
+
+
+# --- H11 -------------------------------------------------------------------------------------------------------------
+
+
+@tool
+async def hang(step: ToolStep) -> str:
+    """Take for ever."""
+    await step.sleep(10_000)
+    return "at last"
+
+
+@pytest.mark.parametrize("where", ["edge", "agent", "tool"])
+async def test_h11_hung_agents_do_not_eat_the_deadline(where: str) -> None:
+    """Two callees that hang lose a tenth of a second each and are reported as timed out; the third delivers."""
+    hangs = tool(hang, timeout=0.1) if where == "tool" else hang
+    hung = Agent(
+        "hung",
+        model=Rules(("hang failed", "it hangs"), otherwise=call("hang")),
+        tools=[hangs],
+        timeout=0.1 if where == "agent" else None,
+    )
+    fine = says("fine", "found it")
+    boss = says("boss", call("ask_hung", objective="1"), call("ask_hung", objective="2"), call("ask_fine", objective="3"), "done")
+    graph = Graph(
+        "g",
+        START >> boss >> END,
+        boss.delegates(hung, max_hops=2, timeout=0.1 if where == "edge" else None),
+        boss.delegates(fine, max_hops=1),
+        context=Talk,
+        max_depth=1,
+        budget=Budget(seconds=1),
+    )
+
+    played = await play(graph, Talk())
+
+    first, second, third = results_in(asked(boss).messages)
+    if where == "tool":
+        assert [text.count('"status": "partial"') for text, _ in (first, second)] == [1, 1]
+    else:
+        assert [(text.count('"code": "timeout"'), failed) for text, failed in (first, second)] == [(1, True)] * 2
+    assert "found it" in third[0]
+    assert round(played.events[-1].at, 9) == 0.2
+    assert played.result.output == "done"
+    assert played.result.status == ("completed" if where == "tool" else "partial")
+
+
+async def test_h11_hung_agents_at_once_lose_the_time_of_one() -> None:
+    """In one turn the same: both are stopped at their timeout, and the turn settles then."""
+    hung = Agent("hung", model=Rules(otherwise=call("hang")), tools=[hang], timeout=0.1)
+    boss = says("boss", [call("ask_hung", objective="1"), call("ask_fine", objective="2"), call("ask_hung", objective="3")], "done")
+    graph = Graph(
+        "g",
+        START >> boss >> END,
+        boss.delegates(hung, max_hops=2),
+        boss.delegates(says("fine", "found it"), max_hops=1),
+        context=Talk,
+        max_depth=1,
+        budget=Budget(seconds=1),
+    )
+
+    played = await play(graph, Talk())
+
+    assert [failed for _, failed in results_in(asked(boss).messages)] == [True, False, True]
+    assert round(played.events[-1].at, 9) == 0.1
+    assert sorted(status for status in played.ended.values()) == ["completed", "completed", "timed_out", "timed_out"]
+
+
+async def test_h11_a_model_that_hangs_is_stopped_too() -> None:
+    """The provider never answers: the call is cancelled at the timeout, and the caller is told."""
+    stopped: list[str] = []
+
+    async def never(_: Any) -> str:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append("model")
+        return ""
+
+    hung = Agent("hung", model=Rules(otherwise=never), timeout=0.02)
+    boss = says("boss", call("ask_hung", objective="1"), "done")
+    graph = Graph("g", START >> boss >> END, boss.delegates(hung, max_hops=1), context=Talk, max_depth=1)
+
+    from graphflow import run
+
+    result = await run(graph, Talk())
+
+    assert stopped == ["model"]
+    assert [reason.code for reason in result.failures] == ["timeout"]
+    assert result.output == "done"
