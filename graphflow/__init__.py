@@ -17,11 +17,11 @@ from graphflow.model.contract import Reason as Reason
 from graphflow.model.contract import Report as Report
 from graphflow.model.frozen import FrozenDict as FrozenDict
 from graphflow.model.frozen import Json as Json
+from graphflow.model.outcome import NOTHING as NOTHING
 from graphflow.model.outcome import Call as Call
 from graphflow.model.outcome import Delegate as Delegate
 from graphflow.model.outcome import Done as Done
 from graphflow.model.outcome import Handoff as Handoff
-from graphflow.model.outcome import NOTHING as NOTHING
 from graphflow.model.outcome import Pause as Pause
 from graphflow.model.outcome import Skip as Skip
 from graphflow.model.outcome import Update as Update
@@ -30,17 +30,9 @@ from graphflow.model.state import State as State
 from graphflow.model.thread import ThreadMessage as ThreadMessage
 from graphflow.model.thread import ToolCall as ToolCall
 from graphflow.model.thread import last as last
-from graphflow.nodes.agent import Agent as Agent
-from graphflow.nodes.agent import Supervisor as Supervisor
 from graphflow.nodes.base import END as END
-from graphflow.nodes.base import Node as Node
 from graphflow.nodes.base import START as START
-from graphflow.nodes.client import ModelClient as ModelClient
-from graphflow.nodes.client import ModelReply as ModelReply
-from graphflow.nodes.client import ModelRequest as ModelRequest
-from graphflow.nodes.client import Price as Price
-from graphflow.nodes.client import ToolSpec as ToolSpec
-from graphflow.nodes.client import Usage as Usage
+from graphflow.nodes.base import Node as Node
 from graphflow.nodes.detect import ping_pong as ping_pong
 from graphflow.nodes.detect import repetition as repetition
 from graphflow.nodes.edges import fork as fork
@@ -52,17 +44,25 @@ from graphflow.nodes.function import node as node
 from graphflow.nodes.human import Human as Human
 from graphflow.nodes.join import ALL as ALL
 from graphflow.nodes.join import ANY as ANY
-from graphflow.nodes.join import Join as Join
 from graphflow.nodes.join import STRICT as STRICT
+from graphflow.nodes.join import Join as Join
 from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
-from graphflow.nodes.tools import AskUser as AskUser
-from graphflow.nodes.tools import Tool as Tool
-from graphflow.nodes.tools import ToolFailure as ToolFailure
-from graphflow.nodes.tools import ToolStep as ToolStep
-from graphflow.nodes.tools import tool as tool
 
 if TYPE_CHECKING:
+    from graphflow.nodes.agent import Agent as Agent
+    from graphflow.nodes.agent import Supervisor as Supervisor
+    from graphflow.nodes.client import ModelClient as ModelClient
+    from graphflow.nodes.client import ModelReply as ModelReply
+    from graphflow.nodes.client import ModelRequest as ModelRequest
+    from graphflow.nodes.client import Price as Price
+    from graphflow.nodes.client import ToolSpec as ToolSpec
+    from graphflow.nodes.client import Usage as Usage
+    from graphflow.nodes.tools import AskUser as AskUser
+    from graphflow.nodes.tools import Tool as Tool
+    from graphflow.nodes.tools import ToolFailure as ToolFailure
+    from graphflow.nodes.tools import ToolStep as ToolStep
+    from graphflow.nodes.tools import tool as tool
     from graphflow.runtime.handle import Run as Run
     from graphflow.runtime.handle import run as run
     from graphflow.runtime.handle import run_sync as run_sync
@@ -139,18 +139,21 @@ __all__ = (
     "when",
 )  # fmt: skip
 
-_RUNNING = {
-    **dict.fromkeys(("Run", "run", "run_sync", "start"), "handle"),
-    **dict.fromkeys(("Question", "Result", "Spending"), "result"),
+_LATER = {
+    **dict.fromkeys(("Agent", "Supervisor"), "nodes.agent"),
+    **dict.fromkeys(("ModelClient", "ModelReply", "ModelRequest", "Price", "ToolSpec", "Usage"), "nodes.client"),
+    **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
+    **dict.fromkeys(("Run", "run", "run_sync", "start"), "runtime.handle"),
+    **dict.fromkeys(("Question", "Result", "Spending"), "runtime.result"),
 }
 
 
 def __getattr__(name: str) -> object:
-    """Load what runs a graph when somebody runs one: a program that only defines, checks or draws starts sooner."""
-    if name not in _RUNNING:
+    """Load agents when somebody makes one, and what runs a graph when somebody runs one: a program starts sooner."""
+    if name not in _LATER:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    found: object = getattr(importlib.import_module(f"graphflow.runtime.{_RUNNING[name]}"), name)
+    found: object = getattr(importlib.import_module(f"graphflow.{_LATER[name]}"), name)
     globals()[name] = found
     return found
 

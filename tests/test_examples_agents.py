@@ -15,6 +15,7 @@ from graphflow.model.ids import names, path_text
 from graphflow.visualize import to_dot
 from tests.cases.helpers import Played, play
 from tests.support import ROOT
+from tests.typing import must_pass
 
 ANSWER: Final = "Billing: INV-311 was paid twice (next: refund 49.00). Shipping: parcel in transit, ETA 2026-09-30."
 LOST: Final = "I was charged for order A-7, which never came."
@@ -183,7 +184,33 @@ async def test_a_ping_pong_ends_at_the_bound_of_an_edge() -> None:
     assert played.result.output == "Sorry."
 
 
+# --- the programs of the design --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["support", "company", "chat", "debate", "crawl", "plan"])
+async def test_the_programs_of_the_design_run_as_they_are_written(name: str) -> None:
+    """None has an error, and each completes, whoever asks whom in it."""
+    graph: Graph[must_pass.Case] = getattr(must_pass, name)
+
+    played = await play(graph, must_pass.Case(question="What now?", urls=("a", "b", "c")))
+
+    assert [problem.code for problem in graph.check() if problem.severity == "error"] == []
+    assert played.result.status == "completed"
+    assert ("billing" in model_calls(played)) is (name in {"support", "company", "chat", "plan"})
+
+
 # --- the company -----------------------------------------------------------------------------------------------------
+
+
+def test_the_company_prints_its_answer_and_who_worked_for_it() -> None:
+    """As a program it shows the tree of its run, too."""
+    program = [sys.executable, "examples/company.py"]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=ROOT, check=True)
+
+    answer, empty, *tree = done.stdout.splitlines()
+    assert answer.startswith("INV-311 was charged twice, refund 49.00; the parcel of A-7 is in transit")
+    assert empty == ""
+    assert [name for name in ("service", "desk", "billing", "insight") if not any(name in line for line in tree)] == []
 
 
 async def test_a_company_answers_from_three_levels() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from graphflow.events import (
+    AnswerGiven,
+    EffectFinished,
+    EffectRequested,
+    EffectStarted,
     Event,
     NodeEnded,
     NodeReentered,
@@ -16,16 +21,21 @@ from graphflow.events import (
     Refused,
     RunEnded,
     RunStarted,
+    TextDelta,
 )
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path
 from graphflow.visualize.facts import budget_words
+from graphflow.visualize.talk import MODEL
 from graphflow.visualize.tally import Tally
-from graphflow.visualize.text import shown
+from graphflow.visualize.text import ELLIPSIS, count, shown, visible
 
 Names: TypeAlias = tuple[str, ...]
 
 NAME: Final = 40
+
+TAIL: Final = 60
+"""How many characters of what a model writes are shown: the last ones."""
 
 GLYPHS: Final = {
     "running": ("▸", ">"), "waiting": ("?", "?"), "failed": ("✗", "x"), "cancelled": ("⊘", "-"),
@@ -60,6 +70,11 @@ class Row:
         started: visits that began.
         running, waiting, completed, failed, cancelled: visits that stand so.
         retries, refused: how often that happened.
+        giver: who handed control over to it, or "".
+        model_calls, tool_calls, broken: how often an agent asked its model and called tools, and how many of these failed.
+        thinking: how many models are asked now.
+        tools: the tools that run now.
+        text: the end of what a model writes now.
     """
 
     names: Names
@@ -72,6 +87,13 @@ class Row:
     cancelled: int = 0
     retries: int = 0
     refused: int = 0
+    giver: str = ""
+    model_calls: int = 0
+    tool_calls: int = 0
+    broken: int = 0
+    thinking: int = 0
+    tools: Counter[str] = field(default_factory=Counter[str])
+    text: str = ""
 
     @property
     def standing(self) -> str:
@@ -93,6 +115,25 @@ class Row:
             yield "1 retry" if self.retries == 1 else f"{self.retries:,} retries"
         if self.refused:
             yield f"{self.refused:,} refused"
+        if self.giver:
+            yield f"from {shown(self.giver, NAME)}"
+        yield from [count(self.model_calls, "model call")] * bool(self.model_calls)
+        if self.tool_calls:
+            broken = f", {self.broken:,} failed" if self.broken else ""
+            yield count(self.tool_calls, "tool call") + broken
+        yield from self.activity()
+
+    def activity(self) -> Iterator[str]:
+        """Say what an agent does now."""
+        tools = [shown(name, NAME) + (f" ×{times:,}" if times > 1 else "") for name, times in self.tools.items()]
+        if tools:
+            yield f"calls {', '.join(tools)}"
+        if self.thinking == 1:
+            written = " ".join(self.text.split())
+            tail = written if len(written) <= TAIL else ELLIPSIS + written[-TAIL:]
+            yield f"writes: {visible(tail)}" if tail else "thinks"
+        elif self.thinking:
+            yield f"{self.thinking:,} think"
 
 
 class Line(NamedTuple):
@@ -122,7 +163,9 @@ class Board:
     retries: int = 0
     spent: Tally = field(default_factory=Tally)
     rows: dict[Names, Row] = field(default_factory=dict[Names, Row])
-    _waiting: set[Path] = field(default_factory=set[Path])
+    _asked: dict[str, Path] = field(default_factory=dict[str, Path])
+    _flying: dict[Path, dict[str, str]] = field(default_factory=dict[Path, dict[str, str]])
+    _functions: set[Path] = field(default_factory=set[Path])
 
     def row(self, path: Path) -> Row:
         """Return the row of a node; it is made when it is first heard of."""
@@ -149,31 +192,86 @@ class Board:
                 row = self.row(body.path)
                 row.started += 1
                 row.running += 1
+                row.giver = (body.edge.source or "") if body.edge.kind == "handoff" else ""
             case NodeRetried():
                 self.node_runs += 1
                 self.retries += 1
                 self.row(body.path).retries += 1
             case Paused():
-                self._pause(body.path)
+                self._pause(body)
+            case AnswerGiven():
+                self._answered(body.question)
             case NodeReentered():
                 self._go_on(body.path)
             case NodeEnded():
                 self._go_on(body.path)
+                for key in tuple(self._flying.get(body.path, ())):
+                    self._landed(body.path, key)
+                self._functions.discard(body.path)
                 self._end(self.row(body.path), body.status)
             case Refused() if body.path:
                 self.row(body.path).refused += 1
+            case EffectRequested():
+                self._functions.add(body.path)
+            case EffectStarted() if body.path not in self._functions:
+                self._called(body)
+            case EffectFinished():
+                self._landed(body.path, body.key, broken=body.failure is not None)
+            case TextDelta():
+                row = self.row(body.path)
+                row.text = (row.text + body.text)[-4 * TAIL :]
             case _:
                 pass
 
-    def _pause(self, path: Path) -> None:
+    # --- agents: their calls are effects that no body asked for ---
+
+    def _called(self, body: EffectStarted) -> None:
+        row = self.row(body.path)
+        self._flying.setdefault(body.path, {})[body.key] = body.name
+        if body.key == MODEL:
+            row.model_calls += 1
+            row.thinking += 1
+            row.text = ""
+        else:
+            row.tool_calls += 1
+            row.tools[body.name] += 1
+
+    def _landed(self, path: Path, key: str, *, broken: bool = False) -> None:
+        flying = self._flying.get(path, {})
+        name = flying.pop(key, None)
+        if name is None:
+            return
+        if not flying:
+            del self._flying[path]
         row = self.row(path)
-        self._waiting.add(path)
-        row.running -= 1
-        row.waiting += 1
+        if key == MODEL:
+            row.thinking -= 1
+            row.text = ""
+        else:
+            row.broken += broken
+            row.tools -= Counter((name,))
+
+    # --- questions ---
+
+    def _pause(self, body: Paused) -> None:
+        if body.path not in self._asked.values():  # an agent may ask several things at once
+            row = self.row(body.path)
+            row.running -= 1
+            row.waiting += 1
+        self._asked[body.question] = body.path
+
+    def _answered(self, question: str) -> None:
+        path = self._asked.get(question)
+        if path is not None:
+            self._asked[question] = ()
+            if path not in self._asked.values():
+                self._asked[question] = path
+                self._go_on(path)
 
     def _go_on(self, path: Path) -> None:
-        if path in self._waiting:
-            self._waiting.discard(path)
+        """Let a visit go on that waited for answers."""
+        if path in self._asked.values():
+            self._asked = {name: asked for name, asked in self._asked.items() if asked not in {path, ()}}
             row = self.row(path)
             row.waiting -= 1
             row.running += 1

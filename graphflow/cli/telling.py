@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias
 
 from graphflow.cli.board import Board, names_of, shown_names
+from graphflow.cli.calls import (
+    MODEL,
+    Calls,
+    briefs_of,
+    call_text,
+    note_of,
+    targets_of,
+    why_not,
+    with_arguments,
+)
 from graphflow.cli.results import because
 from graphflow.events import (
+    Boundary,
+    Detected,
+    EffectFinished,
+    EffectStarted,
     Emitted,
     Event,
     FrameClosed,
@@ -22,10 +36,11 @@ from graphflow.events import (
     ScopeOpened,
     Warned,
 )
-from graphflow.graphs.compiled import Station
 from graphflow.graphs.graph import Graph
+from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, path_text
-from graphflow.model.outcome import Delegate
+from graphflow.model.outcome import Delegate, Handoff
+from graphflow.nodes.agent import ASK, TRANSFER
 from graphflow.visualize.overlay import report_status
 from graphflow.visualize.text import shown
 
@@ -33,8 +48,14 @@ TEXT: Final = 160
 
 _FAILED: Final = frozenset({"failed", "timed_out"})
 
-Call = tuple[Path, tuple[int, int]]
+Told: TypeAlias = tuple[str, str]
+"""A kind of lines, and a line."""
+
+Call: TypeAlias = tuple[Path, tuple[int, int]]
 """A call: who made it, in which turn and position."""
+
+Giver: TypeAlias = tuple[Path, tuple[int, int] | None, tuple[int, ...], str]
+"""Who handed over: in which frame, call and lane, and its name."""
 
 
 class Telling:
@@ -42,53 +63,167 @@ class Telling:
 
     def __init__(self, graph: Graph[Any]) -> None:
         """Tell of a run of a graph."""
-        self._graph = graph
+        self._calls = Calls(graph)
         self._last: dict[Call, NodeEnded] = {}
+        self._briefs: dict[Path, tuple[str, ...]] = {}
+        self._notes: dict[Giver, str] = {}
 
-    def line_of(self, event: Event) -> tuple[str, str] | None:
+    def line_of(self, event: Event) -> Told | None:
         """Return what a person would want to hear of an event, with its kind; None for most events."""
         body, path = event.body, event.path
+        before = self._before(body) if isinstance(body, EffectStarted) else None
+        self._calls(event)
         match body:
-            case NodeStarted() if not path[-1].lanes:
-                return "started", _started(body, path)
-            case NodeReturned(outcome=Delegate() as outcome):
-                return self._unknown(outcome, path)
+            case EffectStarted():
+                return before or self._tool_started(body)
+            case EffectFinished():
+                return self._model_replied(body) if body.key == MODEL else self._tool_ended(body)
+            case NodeStarted() if not path[-1].lanes or body.edge.kind == "handoff":
+                return "started", self._started(body, path)
+            case NodeReturned():
+                return self._returned(body, path)
             case NodeEnded():
+                self._briefs.pop(path, None)
                 call = _call_of(path)
                 if call is not None:
                     self._last[call] = body
                 return ("failed", _ended(body, path)) if body.status in _FAILED else None
             case FrameClosed():
                 return self._reported(body, path)
+            case Paused():
+                return "paused", self._paused(body, path)
             case _:
                 return _line_of(event)
 
-    def _unknown(self, outcome: Delegate, path: Path) -> tuple[str, str] | None:
-        """Tell of calls to nodes that nobody declared; they have no event of their own."""
-        station = _station_at(self._graph, path)
+    # --- agents ---
+
+    def _before(self, body: EffectStarted) -> Told | None:
+        """Tell what became of the last turn of an agent whose model is asked again."""
+        turn, station = self._calls.turn(body.path), self._calls.station(body.path)
+        if body.key != MODEL or turn is None or station is None or turn.number >= body.turn:
+            return None
+        who = _who(body.path)
+        if not turn.calls:
+            return ("repaired", f"{who} has to answer again: its answer did not fit") if turn.replied else None
+        team = (*targets_of(station, ASK), *targets_of(station, TRANSFER))
+        left = [
+            shown(call.name, TEXT) for position, call in enumerate(turn.calls)
+            if position not in turn.begun and call.name not in team and not why_not(station, call)
+        ]  # fmt: skip
+        if not left:
+            return None
+        return "refused", f"{who}: not executed: {', '.join(dict.fromkeys(left))} (denied, or a limit is reached)"
+
+    def _tool_started(self, body: EffectStarted) -> Told | None:
+        position, dot, attempt = body.key.partition(".")
+        call = self._calls.call(body.path, int(position)) if position.isdecimal() else None
+        if call is None:
+            return None
+        again = f" again, attempt {int(attempt) + 1}" if dot else ""
+        return f"calls {call.name}", f"{_who(body.path)} calls {call_text(call)}{again}"
+
+    def _model_replied(self, body: EffectFinished) -> Told | None:
+        """Remember what an agent asks of others, and tell of calls that cannot be executed."""
+        path, turn, station = body.path, self._calls.turn(body.path), self._calls.station(body.path)
+        if turn is None or station is None:
+            return None
+        self._briefs[path] = briefs_of(station, turn.calls)
+        note = note_of(station, turn.calls)
+        if note is not None:
+            self._notes[_giver(path, path[-1].name)] = note[1]
+        wrong = [(call, why) for call in turn.calls if (why := why_not(station, call))]
+        if not wrong:
+            return None
+        told = "; ".join(f"{shown(call.name, TEXT)} ({why})" for call, why in wrong)
+        return "not executed", f"{_who(path)}: not executed: {_why(told)}"
+
+    def _tool_ended(self, body: EffectFinished) -> Told | None:
+        position, failure = body.key.partition(".")[0], body.failure
+        call = self._calls.call(body.path, int(position)) if position.isdecimal() else None
+        if call is None or failure is None:
+            return None
+        who = f"{_who(body.path)}: {shown(call.name, TEXT)}"
+        if failure.code == "cancelled":
+            return "tool", f"{who} was stopped"
+        kind = "" if failure.code == "declared" else failure.error_type.rpartition(".")[2]
+        return "tool", f"{who} failed: {_why(': '.join(part for part in (kind, failure.text) if part))}"
+
+    # --- nodes ---
+
+    def _started(self, body: NodeStarted, path: Path) -> str:
+        *_, name = (shown(segment.name, TEXT) for segment in path)
+        around = _who(path[:-1])
+        inside = f"{around} > " if around else ""
+        match body.edge.kind:
+            case "delegate" if path[-1].call is not None:
+                briefs, position = self._briefs.get(path[:-1], ()), path[-1].call[1]
+                return f"{around} asks {name}" + _said_to(briefs[position] if position < len(briefs) else "")
+            case "handoff" if body.edge.source is not None:
+                note = self._notes.pop(_giver(path, body.edge.source), "")
+                return f"{inside}{shown(body.edge.source, TEXT)} hands off to {name}{_said_to(note)}"
+            case kind:
+                via = {"error": " handles a failure", "escalate": " decides at a bound"}
+                return f"{inside}{name}{via.get(kind, ' starts')}"
+
+    def _returned(self, body: NodeReturned, path: Path) -> Told | None:
+        """Remember what a function asks of others; tell of calls to nodes that nobody declared."""
+        match body.outcome:
+            case Delegate(calls=calls):
+                self._briefs[path] = tuple(call.brief.objective for call in calls)
+            case Handoff(note=str() as note):
+                self._notes[_giver(path, path[-1].name)] = note
+                return None
+            case _:
+                return None
+        station = self._calls.station(path)
         if station is None:
             return None
-        wrong = dict.fromkeys(shown(call.to, TEXT) for call in outcome.calls if call.to not in station.delegates)
+        wrong = dict.fromkeys(shown(call.to, TEXT) for call in calls if call.to not in station.delegates)
         if not wrong:
             return None
         known = ", ".join(shown(name, TEXT) for name in sorted(station.delegates)) or "none"
-        who = shown_names(names_of(path))
-        return "failed", f"{who} asks {', '.join(wrong)}, which is not among its targets: {known}"
+        return "failed", f"{_who(path)} asks {', '.join(wrong)}, which is not among its targets: {known}"
 
-    def _reported(self, body: FrameClosed, path: Path) -> tuple[str, str] | None:
+    def _reported(self, body: FrameClosed, path: Path) -> Told | None:
         """Tell of a report: it is that of the node that ended the frame, to which others may have led."""
         call = _call_of(path)
         if call is None:
             return None
         last = self._last.pop(call, None)
-        who = shown_names(names_of(path if last is None else last.path))
-        status = report_status(body.report)
+        who = _who(path if last is None else last.path)
+        status, reason = report_status(body.report), getattr(body.report, "reason", None)
         if status == "failed":
             told = last is not None and last.status in _FAILED
-            reason = getattr(body.report, "reason", None)
             return None if told else ("failed", f"{who} failed: {_why(because(reason, at=path_text(path)))}")
-        partly = " in part" if status == "partial" else ""
-        return "reported", f"{who} reports{partly} to {shown(path[-2].name, TEXT)}"
+        partly = {"partial": " in part", "needs_input": " what it needs"}.get(str(status), "")
+        said = _said_to(_gist(body.report))
+        why = f" ({_why(reason.text)})" if isinstance(reason, Reason) else ""
+        return "reported", f"{who} reports{partly} to {shown(path[-2].name, TEXT)}{said}{why}"
+
+    def _paused(self, body: Paused, path: Path) -> str:
+        call = self._calls.approval(body.question)
+        if call is None:
+            return f"{_who(path)} asks: {_why(body.text)}"
+        return f"{_who(path)} asks for approval of {with_arguments(call.tool.name, call.arguments())}"
+
+
+def _giver(path: Path, name: str) -> Giver:
+    """Return what tells apart who handed over: the frame and lane of a visit, and the giver's name."""
+    return path[:-1], path[-1].call, path[-1].lanes, name
+
+
+def _who(path: Path) -> str:
+    return shown_names(names_of(path))
+
+
+def _said_to(text: str) -> str:
+    return f": {_why(text)}" if text.strip() else ""
+
+
+def _gist(report: object) -> str:
+    """Return what a report says, and what somebody should do now."""
+    finding, action = getattr(report, "finding", ""), getattr(report, "action_needed", None)
+    return f"{finding} (next: {action})" if action else str(finding)
 
 
 def _line_of(event: Event) -> tuple[str, str] | None:
@@ -108,8 +243,11 @@ def _line_of(event: Event) -> tuple[str, str] | None:
         case Refused():
             limit = f" (limit {body.limit:g})" if body.limit is not None else ""
             return "refused", f"{who or 'the run'} is refused by {body.bound}{limit}: {_why(body.wanted)}"
-        case Paused():
-            return "paused", f"{who} asks: {_why(body.text)}"
+        case Detected():
+            then = {"note": ", which it is told", "stop": ", which stops it"}.get(body.then, "")
+            return "detected", f"{who or 'the run'}: {body.detector.replace('_', ' ')}: {_why(body.text)}{then}"
+        case Boundary() if body.granted:
+            return "granted", f"{who} may use {', '.join(body.granted)}, which the edge grants"
         case Warned():
             return "warned", f"{who}: {body.warning.replace('_', ' ')}: {_why(body.text)}"
         case Emitted():
@@ -125,38 +263,9 @@ def _ended(body: NodeEnded, path: Path) -> str:
     return f"{who} {body.status.replace('_', ' ')}: {_why(because(body.reason, at=path_text(path)))}"
 
 
-def _started(body: NodeStarted, path: Path) -> str:
-    *above, name = (shown(segment.name, TEXT) for segment in path)
-    around = shown_names(names_of(path[:-1]))
-    inside = f"{around} > " if above else ""
-    match body.edge.kind:
-        case "delegate":
-            return f"{around} asks {name}"
-        case "handoff" if body.edge.source is not None:
-            return f"{inside}{shown(body.edge.source, TEXT)} hands off to {name}"
-        case kind:
-            via = {"error": " handles a failure", "escalate": " decides at a bound"}
-            return f"{inside}{name}{via.get(kind, ' starts')}"
-
-
 def _call_of(path: Path) -> Call | None:
     call = path[-1].call if path else None
     return None if call is None else (path[:-1], call)
-
-
-def _station_at(graph: Graph[Any], path: Path) -> Station | None:
-    """Find the node that a path names: a callee stands beside its caller, all else in the graph above it."""
-    tables, station = graph.compiled, None
-    for segment in path:
-        if station is not None and segment.call is None:
-            around: object = station.node
-            if not isinstance(around, Graph):
-                return None
-            tables = cast("Graph[Any]", around).compiled
-        station = tables.stations.get(segment.name)
-        if station is None:
-            return None
-    return station
 
 
 def _said(value: object) -> str:

@@ -294,6 +294,7 @@ class Wish:
         failed: whether the result says that it failed.
         under_way: whether it runs, or waits for something to run.
         attempt: how often its tool has been tried again.
+        failure: what the last of these attempts failed with.
         timer: the timer of its `timeout=`.
         due: when its `timeout=` is over.
         late: whether it was stopped because of that.
@@ -312,6 +313,7 @@ class Wish:
     failed: bool = False
     under_way: bool = False
     attempt: int = 0
+    failure: Failure | None = None
     timer: int | None = None
     due: float = 0.0
     late: bool = False

@@ -289,11 +289,10 @@ class Wishes(Core):
         assert refusing is not None  # noqa: S101 - it has just refused
         reason = self.refused_by(visit, *refusing, f"a call of the tool {wish.call.name!r}")
         wish.under_way = False
-        if wish.attempt:
-            wish.result = f"{wish.result} (after {wish.attempt} attempts; {reason.text})"
+        if wish.failure is not None:
+            self._tool_failed(visit, wish, wish.failure, f" (after {wish.attempt} attempts; {reason.text})")
         else:
-            wish.result = f"not executed: {reason.text} Answer with what you have."
-        wish.failed = True
+            wish.result, wish.failed = f"not executed: {reason.text} Answer with what you have.", True
 
     def _against(self, visit: Visit, wish: Wish) -> str:
         """Say what speaks against a tool call: a limit of the agent or the tool, or a rule that denies it."""
@@ -342,17 +341,26 @@ class Wishes(Core):
             wish.result, wish.failed = capped(str(fact.result)), False
             self.new_evidence(visit.token, f"{tool.name}: {wish.result}")
         elif wish.attempt < tool.retries and talk.tools_run < self._most_tools(visit):
-            wish.result = _failed_text(tool, failure)
+            wish.failure = failure
             wish.attempt += 1
             self._run_when_paid(visit, position)
-        elif tool.on_error == "raise" and failure.code != "declared":
-            self.break_off(visit, self.raised(visit, failure))
-            return
         else:
-            text = _failed_text(tool, failure)
-            wish.result, wish.failed = text + (f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""), True
-        self._start_next_in_line(visit)
-        self.settle_turn(visit)
+            tried = f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""
+            self._tool_failed(visit, wish, failure, tried)
+        if _is_at_work(visit, fact.turn):
+            self._start_next_in_line(visit)
+            self.settle_turn(visit)
+
+    def _tool_failed(self, visit: Visit, wish: Wish, failure: Failure, tried: str) -> None:
+        """Tell the model that a tool has failed, or let it fail the agent's attempt."""
+        tool = wish.tool
+        assert isinstance(tool, Tool)  # noqa: S101 - the others do not run
+        if tool.on_error == "raise" and failure.code != "declared":
+            trouble = self.raised(visit, failure)
+            reason = trouble.reason.model_copy(update={"text": f"{tool.name}: {trouble.reason.text}{tried}"})
+            self.break_off(visit, trouble._replace(reason=reason))
+        else:
+            wish.result, wish.failed = _failed_text(tool, failure) + tried, True
 
     @staticmethod
     def _most_tools(visit: Visit) -> int:

@@ -56,7 +56,6 @@ async def look(step: ToolStep, number: int) -> str:
     return f"seen {number}"
 
 
-PRICE = Price("0.001", "0.001")  # type: ignore[arg-type]  # made Decimal below
 
 
 def worker(name: str, chance: random.Random) -> Agent:
@@ -200,7 +199,7 @@ async def test_h3_a_child_is_stopped_by_what_its_parent_has_left(levels: int) ->
 
     assert model_calls(played).count("child") == 9
     assert (played.result.status, played.reason.code) == ("exhausted", "model_calls")  # the boss has no call left
-    reason = next(found for found in played.result.refused if found.path.endswith("child"))
+    reason = next(found for found in played.result.refused if "child" in found.path)
     assert (reason.code, reason.limit) == ("model_calls", 10)
 
 

@@ -8,7 +8,7 @@ not be.
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, cast
@@ -123,15 +123,31 @@ class Crew(Team):
         """Dice that always fall alike at one place."""
         return random.Random(roll(2**60, self.seed, *where))
 
+    async def act(self, step: ToolStep, x: int = 0) -> object:
+        """What every tool does, when it is run."""
+        where = (path_text(step.path), step.call_id)
+        slow = self.dice("slow", self.tempo, *where)
+        step.emit(MARK)
+        if slow.randrange(100) < self.temper.sleeps:
+            await step.sleep(slow.choice((0.0, 0.01, 0.2)))
+        for _ in range(slow.randrange(4)):
+            await checkpoint()
+        return brings(self, *where)
+
 
 def random_crew(seed: int, temper: Temper | None = None) -> Crew:
     """A team with agents whose graph has no errors; some are tame, others break all the time."""
     if temper is None:
-        raises, size = (0, 4, 12)[roll(3, seed, "raises")], (4, 8, 16)[roll(3, seed, "size")]
-        garbage, breaks = (0, 10, 35)[roll(3, seed, "garbage")], (0, 3, 15)[roll(3, seed, "breaks")]
-        fail_fast = (0, 50, 100)[roll(3, seed, "fast")]
         temper = Temper(
-            raises=raises, size=size, garbage=garbage, breaks=breaks, fail_fast=fail_fast, bounds=roll(4, seed, "b") > 0
+            raises=(0, 0, 3, 10)[roll(4, seed, "raises")],
+            fail_fast=(0, 50, 100)[roll(3, seed, "fail_fast")],
+            bounds=roll(2, seed, "bounds") == 0,
+            size=(3, 8, 16)[roll(3, seed, "size")],
+            acts=(50, 80)[roll(2, seed, "acts")],
+            garbage=(0, 5, 5, 35)[roll(4, seed, "garbage")],
+            breaks=(0, 2, 12)[roll(3, seed, "breaks")],
+            fails=(5, 40)[roll(2, seed, "fails")],
+            people=(5, 50)[roll(2, seed, "people")],
         )
     for attempt in range(1000):
         crew = Crew(roll(2**48, seed, attempt), temper)
@@ -177,7 +193,7 @@ class Mind:
             text, calls = dice.choice(("", words)), _some_calls(self.crew, request, dice, words)
         else:
             text, calls = _answer(self.crew, request, dice, words), ()
-        if not self.native_tools and dice.randrange(20):
+        if request.decision == "json" and dice.randrange(20):
             text, calls = _as_json(text, calls, dice), ()
         return ModelReply(text, calls, self._usage(request, dice))
 
@@ -296,16 +312,6 @@ def _some_tools(crew: Crew, dice: random.Random) -> list[Tool | AskUser]:
 
 
 def _one_tool(crew: Crew, name: str, dice: random.Random) -> Tool:
-    async def act(step: ToolStep, x: int = 0) -> object:
-        where = (path_text(step.path), step.call_id)
-        slow = crew.dice("slow", crew.tempo, *where)
-        step.emit(MARK)
-        if slow.randrange(100) < crew.temper.sleeps:
-            await step.sleep(slow.choice((0.0, 0.01, 0.2)))
-        for _ in range(slow.randrange(4)):
-            await checkpoint()
-        return brings(crew, *where)
-
     temper, bounds = crew.temper, crew.mood.bounds
     options: dict[str, Any] = {"approval": dice.randrange(100) < temper.people, "sequential": not dice.randrange(4)}
     if options["approval"]:
@@ -318,7 +324,11 @@ def _one_tool(crew: Crew, name: str, dice: random.Random) -> Tool:
         options["timeout"] = dice.choice((0.01, 0.1))
     if bounds and not dice.randrange(6):
         options["max_calls"] = dice.randint(1, 2)
-    return tool(act, name=name, description="Do it.", **options)
+    return replace(ACT, name=name, fn=crew.act, **options)
+
+
+ACT = tool(Crew(0, Temper()).act, name="act", description="Do it.")
+"""What all tools are copies of: to read a signature takes longer than to make a team."""
 
 
 # --- teams -----------------------------------------------------------------------------------------------------------
