@@ -71,7 +71,7 @@ class Row:
         running, waiting, completed, failed, cancelled: visits that stand so.
         retries, refused: how often that happened.
         giver: who handed control over to it, or "".
-        model_calls, tool_calls, broken: how often an agent asked its model and called tools, and how many of these failed.
+        model_calls, tool_calls, broken: how often an agent asked its model, called tools, and how many of these failed.
         thinking: how many models are asked now.
         tools: the tools that run now.
         text: the end of what a model writes now.
@@ -164,6 +164,7 @@ class Board:
     spent: Tally = field(default_factory=Tally)
     rows: dict[Names, Row] = field(default_factory=dict[Names, Row])
     _asked: dict[str, Path] = field(default_factory=dict[str, Path])
+    _open: Counter[Path] = field(default_factory=Counter[Path])
     _flying: dict[Path, dict[str, str]] = field(default_factory=dict[Path, dict[str, str]])
     _functions: set[Path] = field(default_factory=set[Path])
 
@@ -254,24 +255,24 @@ class Board:
     # --- questions ---
 
     def _pause(self, body: Paused) -> None:
-        if body.path not in self._asked.values():  # an agent may ask several things at once
+        self._asked[body.question] = body.path
+        self._open[body.path] += 1
+        if self._open[body.path] == 1:  # an agent may ask several things at once
             row = self.row(body.path)
             row.running -= 1
             row.waiting += 1
-        self._asked[body.question] = body.path
 
     def _answered(self, question: str) -> None:
-        path = self._asked.get(question)
-        if path is not None:
-            self._asked[question] = ()
-            if path not in self._asked.values():
-                self._asked[question] = path
+        path = self._asked.pop(question, None)
+        if path is not None and path in self._open:
+            self._open[path] -= 1
+            if not self._open[path]:
                 self._go_on(path)
 
     def _go_on(self, path: Path) -> None:
         """Let a visit go on that waited for answers."""
-        if path in self._asked.values():
-            self._asked = {name: asked for name, asked in self._asked.items() if asked not in {path, ()}}
+        if path in self._open:
+            del self._open[path]
             row = self.row(path)
             row.waiting -= 1
             row.running += 1

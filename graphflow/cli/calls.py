@@ -20,9 +20,6 @@ from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import read_reply
 from graphflow.visualize.text import shown
 
-MODEL: Final = "model"
-"""The key of the effect that asks an agent's model."""
-
 SHOWN: Final = 100
 """How many characters of the arguments of a call stand in a line."""
 

@@ -65,9 +65,9 @@ def answer_form(schema: Any) -> str:
 
     >>> answer_form(int), answer_form(None)
     (' (int)', '')
-    >>> from typing import Literal, TypedDict
-    >>> answer_form(Literal["card", "bank"]), answer_form(TypedDict("Way", {"by": Literal["card", "bank"]}))
-    (' (card or bank)', ' (JSON: {"by": "card" or "bank"})')
+    >>> from typing import Literal
+    >>> answer_form(Literal["card", "bank"]), answer_form(list[Literal["card", "bank"]])
+    (' (card or bank)', ' (JSON: ["card" or "bank", ...])')
     """
     found = json_schema(schema)
     if isinstance(found, dict):

@@ -9,10 +9,10 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from graphflow.cli.board import Board, Names, names_of
+from graphflow.cli.board import Board, Names, names_of, shown_names
 from graphflow.cli.printing import Screen
 from graphflow.cli.telling import TEXT, Telling
-from graphflow.events import Emitted, Event, ListenerFailed, Warned
+from graphflow.events import Event
 from graphflow.graphs.graph import Graph
 from graphflow.visualize.text import plain, shown
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 MOST_VISITS: Final = 3
 """More lines of one kind about one node are left out: a loop would fill the page."""
+
+MOST_BUSY: Final = 3
+"""How many agents are named that do something now."""
+
+NOTED: Final = frozenset({"emitted", "warned", "listener", "detected", "granted", "tool", "not executed", "repaired"})
+"""The kinds of lines that no tree shows, so that they stand above it."""
+
+OFTEN: Final = frozenset({"emitted", "warned"})
+"""The kinds of which every line is shown: a node says them on purpose."""
 
 EVERY: Final = 2.0
 """Seconds after which spending is told again."""
@@ -121,8 +130,11 @@ class Lines(Silence):
     def refresh(self) -> None:
         """Tell the spending if that is due."""
         if not self.board.over and time.monotonic() - self._last >= EVERY:
-            running = sum(row.running for row in self.board.rows.values())
-            self._say(f"... {self.board.spending()} · {running:,} running")
+            rows = self.board.rows.values()
+            busy = [f"{shown_names(row.names)} {what}" for row in rows for what in row.activity()]
+            more = [f"and {len(busy) - MOST_BUSY:,} more"] * (len(busy) > MOST_BUSY)
+            running = f"{sum(row.running for row in rows):,} running"
+            self._say(f"... {' · '.join([*busy[:MOST_BUSY], *more, self.board.spending(), running])}")
 
     def note(self, text: str) -> None:
         """Write a line."""
@@ -147,6 +159,7 @@ class Tree(Silence):
 
         self.tells_spending = True
         self._telling = Telling(graph)
+        self._told: Counter[tuple[str, Names]] = Counter()
         self._ascii = screen.err.ascii
         self._console = Console(file=screen.err.file, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
@@ -157,10 +170,14 @@ class Tree(Silence):
     def __call__(self, event: Event) -> None:
         """Take one event; it is seen at the next refresh."""
         super().__call__(event)
-        if isinstance(event.body, Emitted | Warned | ListenerFailed):
-            found = self._telling.line_of(event)
-            if found is not None:
-                self.note(found[1])
+        found = self._telling.line_of(event)
+        if found is None or found[0] not in NOTED:
+            return
+        kind, text = found
+        key = (kind, names_of(event.path))
+        self._told[key] += 1
+        if kind in OFTEN or self._told[key] <= MOST_VISITS:
+            self.note(text)
 
     def note(self, text: str) -> None:
         """Write a line above the tree."""

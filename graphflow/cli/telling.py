@@ -6,7 +6,6 @@ from typing import Any, Final, TypeAlias
 
 from graphflow.cli.board import Board, names_of, shown_names
 from graphflow.cli.calls import (
-    MODEL,
     Calls,
     briefs_of,
     call_text,
@@ -42,6 +41,7 @@ from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Delegate, Handoff
 from graphflow.nodes.agent import ASK, TRANSFER
 from graphflow.visualize.overlay import report_status
+from graphflow.visualize.talk import MODEL
 from graphflow.visualize.text import shown
 
 TEXT: Final = 160

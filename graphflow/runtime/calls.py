@@ -20,6 +20,9 @@ from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
 from graphflow.runtime.tables import CallState, Frame, Standing, Token, Trouble, Visit, Written
 from graphflow.runtime.visits import BOUNDS
 
+LOSSES: Final = BOUNDS | {"tool"}
+"""The reasons for which a report is partial by failure or bound; a partial report for another is the callee's own."""
+
 ONE_AGENT: Final[Amounts] = (1, 1, 0, 0, 1, 0)
 """What an agent needs at the least: a run, a call of its model, a token."""
 
@@ -233,7 +236,7 @@ class Calls(Frames):
         state.done = True
         reason = getattr(report, "reason", None)
         status = getattr(report, "status", "done")
-        if counts and (status == "failed" or (status == "partial" and reason is not None and reason.code in BOUNDS)):
+        if counts and (status == "failed" or (status == "partial" and reason is not None and reason.code in LOSSES)):
             self.partial = True
             if reason is not None:
                 self.troubles.append(reason)
@@ -281,6 +284,7 @@ class Calls(Frames):
 
     def _batch_failed(self, visit: Visit, trouble: Trouble) -> None:
         """Let an attempt fail on what its callees brought; an agent's tools may still be under way."""
+        visit.batch = ()
         if visit.talk is not None:
             self.break_off(visit, trouble)
         else:
@@ -289,7 +293,8 @@ class Calls(Frames):
 
 def _awaits(visit: Visit, batch: tuple[CallState, ...]) -> bool:
     """Tell whether a visit still waits for a batch."""
-    return visit.batch is batch and visit.closing is None and visit.standing in (Standing.SUSPENDED, Standing.RUNNING)
+    waits = visit.standing is Standing.SUSPENDED or (visit.standing is Standing.RUNNING and visit.talk is not None)
+    return waits and visit.batch is batch and visit.closing is None
 
 
 def _depth_limit(frame: Frame) -> float | None:

@@ -70,11 +70,16 @@ class Clockwork(Core):
         self.time_turn(visit)
         node = visit.station.node
         if not isinstance(node, FunctionNode):
-            self.agent_turn(visit)
+            turn = visit.turn  # put off: what frees a slot is not done yet, and a refused turn may cancel it
+            self.agenda.append(lambda: self._turn_if_wanted(visit, turn))
             return
         token = visit.token
         state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
+
+    def _turn_if_wanted(self, visit: Visit, turn: int) -> None:
+        if visit.turn == turn and visit.standing is Standing.RUNNING and visit.closing is None:
+            self.agent_turn(visit)
 
     def time_turn(self, visit: Visit) -> None:
         """Set the time that one turn of a node may take."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from graphflow.errors import UnknownTarget, UnknownTool
 from graphflow.events import EffectFinished, EffectStarted, Failure
@@ -417,6 +417,8 @@ class Wishes(Core):
 
 
 class _Note(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
     note: str = ""
 
 

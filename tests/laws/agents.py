@@ -21,7 +21,6 @@ from graphflow import (
     Approval,
     AskUser,
     Brief,
-
     Human,
     ModelReply,
     ModelRequest,
@@ -542,5 +541,3 @@ def answer_to(crew: Crew, question: str, schema: Any) -> object:
         except ValidationError:
             continue
     raise AssertionError(question)
-
-
