@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(screen: Screen, words: list[str]) -> int:
     try:
         return _dispatched(screen, words)
-    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - no traceback of ours is shown
+    except BaseException as error:  # noqa: BLE001 - no traceback of ours is shown
         code, message = explained(error)
         screen.say(f"graphflow: {message}")
         return code

@@ -15,6 +15,7 @@ from graphflow.cli.calls import AskedCall, with_arguments
 from graphflow.cli.faults import text_of
 from graphflow.cli.forms import answer_form, is_approval, json_schema, wants_text
 from graphflow.cli.inputs import as_json
+from graphflow.cli.printing import safe
 from graphflow.cli.results import jsonable
 from graphflow.model.contract import Approval
 from graphflow.model.ids import parse_path
@@ -32,7 +33,7 @@ MOST_HINTS: Final = 10
 
 TEXT: Final = 160
 
-APPROVE: Final = "Approve it? (yes; no; no, REASON; or a JSON object with the arguments to change)"
+APPROVE: Final = "Approve? (yes; no; no, REASON; or the arguments to change, as JSON)"
 
 _NO: Final = re.compile(r"(?:no|n)(?:\s*[,:;.–-]\s*|\s+)(?P<reason>.*)\Z", re.IGNORECASE | re.DOTALL)
 
@@ -59,7 +60,7 @@ def question_lines(question: Question, approvals: Approvals, *, place: str = "")
         return
     first, *rest = question.text.splitlines() or [""]
     form = "" if is_approval(question.schema) else answer_form(question.schema)
-    lines = [head + first, *(f"  {line}" for line in rest)]
+    lines = [head + safe(first), *(f"  {safe(line)}" for line in rest)]
     yield from lines[:-1]
     yield lines[-1] + form
 
@@ -70,9 +71,9 @@ def _argument_lines(call: AskedCall) -> Iterator[str]:
         label = f"  {visible(name)}:"
         if isinstance(value, str) and "\n" in value:
             yield label
-            yield from (f"    | {line}" for line in _cut(value).split("\n"))
+            yield from (f"    | {safe(line)}" for line in _cut(value).split("\n"))
             continue
-        text = json.dumps(value, ensure_ascii=False)
+        text = visible(json.dumps(value, ensure_ascii=False))
         if len(text) > WIDTH and isinstance(value, dict | list):
             yield label
             yield from (f"    {line}" for line in _cut(json.dumps(value, ensure_ascii=False, indent=2)).split("\n"))
@@ -102,9 +103,19 @@ def question_data(question: Question, approvals: Approvals) -> dict[str, Any]:
         "id": question.id,
         "path": question.path,
         "text": question.text,
-        "schema": json_schema(question.schema),
-        "call": None if call is None else {"tool": call.tool.name, "arguments": dict(call.arguments())},
-    }
+        "schema": _schema(question.schema),
+        "call": None if call is None else {
+            "tool": call.tool.name, "arguments": dict(call.arguments()), "parameters": call.tool.spec.parameters,
+        },
+    }  # fmt: skip
+
+
+def _schema(schema: Any) -> Any:
+    """Return the JSON schema of an answer; that of an approval without the examples of its class."""
+    found = json_schema(schema)
+    if is_approval(schema) and isinstance(found, dict):
+        found["description"] = str(found.get("description", "")).partition("\n\n>>>")[0]
+    return cast("Any", found)
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
@@ -130,7 +141,7 @@ def give(run: Run[Any], question: Question, text: str, call: AskedCall | None) -
             refused = refused or f"{type(error).__name__}: {text_of(error)}"
         else:
             return "", "" if call is None else _decision(Approval.model_validate(value), call)
-    return refused + _no_json(text), ""
+    return _no_json(text) or refused, ""
 
 
 def _readings(text: str, schema: Any) -> list[Any]:
@@ -152,7 +163,7 @@ def _no_json(text: str) -> str:
         try:
             json.loads(text)
         except (ValueError, RecursionError) as error:
-            return f" (it is no JSON: {error})"
+            return f"it is no JSON: {error}"
     return ""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from graphflow.cli.faults import text_of
 from graphflow.cli.results import jsonable
 from graphflow.events import EffectFinished, EffectStarted, Event, NodeEnded, Paused
 from graphflow.graphs.compiled import Station
@@ -15,6 +16,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path
 from graphflow.model.thread import ToolCall
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
+from graphflow.nodes.base import Node
 from graphflow.nodes.client import ModelReply
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import read_reply
@@ -34,13 +36,13 @@ class Turn:
         number: which one, from 0.
         replied: whether its model has answered.
         calls: what the model wants to be called, in order.
-        begun: the positions of the calls that were executed, or that a person is asked about.
+        begun: the positions of the calls that were executed, or that a person is asked about, each with the time.
     """
 
     number: int
     replied: bool = False
     calls: tuple[ToolCall, ...] = ()
-    begun: set[int] = field(default_factory=set[int])
+    begun: dict[int, float] = field(default_factory=dict[int, float])
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,11 @@ class Calls:
             case EffectStarted():
                 turn = self._turns.get(body.path)
                 if turn is not None:
-                    turn.begun.add(int(body.key.partition(".")[0]))
+                    turn.begun[int(body.key.partition(".")[0])] = event.at
             case EffectFinished(key="model"):
                 self._replied(body)
             case Paused():
-                self._asked(body)
+                self._asked(body, event.at)
             case NodeEnded() if self._turns.pop(body.path, None) is not None:
                 self._questions = {name: asked for name, asked in self._questions.items() if asked[0] != body.path}
             case _:
@@ -99,10 +101,10 @@ class Calls:
             turn.replied = True
             turn.calls = read_reply(reply, native=agent.native).calls
 
-    def _asked(self, body: Paused) -> None:
+    def _asked(self, body: Paused, at: float) -> None:
         turn, found = self._turns.get(body.path), _POSITION.search(body.question)
         if turn is not None and found is not None and int(found[1]) < len(turn.calls):
-            turn.begun.add(int(found[1]))
+            turn.begun[int(found[1])] = at
             self._questions[body.question] = (body.path, int(found[1]))
 
     def turn(self, path: Path) -> Turn | None:
@@ -129,8 +131,7 @@ class Calls:
         call, agent = self.call(path, position), self.agent(path)
         if call is None or agent is None:
             return None
-        tool = next((tool for tool in agent.tools if tool.name == call.name), None)
-        given = arguments_of(call)
+        tool, given = tool_of(agent, call.name), arguments_of(call)
         return AskedCall(tool, given) if isinstance(tool, Tool) and given is not None else None
 
 
@@ -158,17 +159,22 @@ def targets_of(station: Station, prefix: str) -> dict[str, str]:
 
 def why_not(station: Station, call: ToolCall) -> str:
     """Say why a call cannot be executed, as far as its name and its arguments tell; "" if they are in order."""
-    tools = station.node.tools if isinstance(station.node, Agent) else ()
-    tool: Tool | AskUser | None = next((tool for tool in tools if tool.name == call.name), None)
+    tool = tool_of(station.node, call.name)
     if tool is None:
         known = call.name in targets_of(station, ASK) or call.name in targets_of(station, TRANSFER)
         return "" if known else "there is no such tool"
     try:
         tool.arguments(call.arguments)
     except Exception as error:  # noqa: BLE001 - a validator of the user may raise anything
-        text = str(error)
+        text = text_of(error).partition(" Wanted: ")[0].rstrip(".")
         return text.removeprefix(f"the arguments of {call.name!r} do not fit: ")
     return ""
+
+
+def tool_of(node: Node[Any], name: str) -> Tool | AskUser | None:
+    """Return a tool of an agent by its name."""
+    tools = node.tools if isinstance(node, Agent) else ()
+    return next((tool for tool in tools if tool.name == name), None)
 
 
 def briefs_of(station: Station, calls: tuple[ToolCall, ...]) -> tuple[str, ...]:

@@ -119,12 +119,11 @@ class Answers:
 
     def _from_command_line(self, run: Run[Any], question: Question, call: AskedCall | None) -> str | None:
         """Give an answer that stands there; returns what it decides, in words, or None where there is no answer."""
-        start = f"{question.id}="
-        item = next((item for item in self._given if item.startswith(start)), None)
+        item = next((item for item in self._given if _meant(item, run.questions) == question.id), None)
         if item is None:
             return None
         self._given.remove(item)
-        refused, decided = give(run, question, item[len(start) :], call)
+        refused, decided = give(run, question, item[len(question.id) + 1 :], call)
         if refused:
             raise BadUse(f"--answer {item} does not fit the question: {refused}")
         return decided and f"--answer {question.id}: {decided}"
@@ -151,3 +150,8 @@ class Answers:
                     self._screen.say(decided)
                 return True
             self._screen.say(refused)
+
+
+def _meant(item: str, questions: Sequence[Question]) -> str | None:
+    """Return the id of the question that an answer of the command line is for; an id may have the sign in it too."""
+    return max((asked.id for asked in questions if item.startswith(f"{asked.id}=")), key=len, default=None)

@@ -249,6 +249,8 @@ def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress,
         screen.say(line)
     if result.questions and not options.json:
         screen.say("\n".join(hint_lines(result.questions)))
+    if isinstance(ended.raised, BaseExceptionGroup):  # what its members are stands in no reason
+        screen.say(described(ended.raised))
     frames = [] if ended.raised is None else list(frame_lines(ended.raised))
     if frames:
         screen.say("\n".join(frames) if options.traceback else "(--traceback shows where)")

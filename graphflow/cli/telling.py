@@ -11,6 +11,7 @@ from graphflow.cli.calls import (
     call_text,
     note_of,
     targets_of,
+    tool_of,
     why_not,
     with_arguments,
 )
@@ -77,7 +78,7 @@ class Telling:
             case EffectStarted():
                 return before or self._tool_started(body)
             case EffectFinished():
-                return self._model_replied(body) if body.key == MODEL else self._tool_ended(body)
+                return self._model_replied(body) if body.key == MODEL else self._tool_ended(body, event.at)
             case NodeStarted() if not path[-1].lanes or body.edge.kind == "handoff":
                 return "started", self._started(body, path)
             case NodeReturned():
@@ -99,8 +100,9 @@ class Telling:
 
     def _before(self, body: EffectStarted) -> Told | None:
         """Tell what became of the last turn of an agent whose model is asked again."""
-        turn, station = self._calls.turn(body.path), self._calls.station(body.path)
-        if body.key != MODEL or turn is None or station is None or turn.number >= body.turn:
+        turn = self._calls.turn(body.path) if body.key == MODEL else None
+        station = self._calls.station(body.path) if turn is not None else None
+        if turn is None or station is None or turn.number >= body.turn:
             return None
         who = _who(body.path)
         if not turn.calls:
@@ -118,7 +120,7 @@ class Telling:
         position, dot, attempt = body.key.partition(".")
         call = self._calls.call(body.path, int(position)) if position.isdecimal() else None
         if call is None:
-            return None
+            return None  # the effect of a function
         again = f" again, attempt {int(attempt) + 1}" if dot else ""
         return f"calls {call.name}", f"{_who(body.path)} calls {call_text(call)}{again}"
 
@@ -137,16 +139,20 @@ class Telling:
         told = "; ".join(f"{shown(call.name, TEXT)} ({why})" for call, why in wrong)
         return "not executed", f"{_who(path)}: not executed: {_why(told)}"
 
-    def _tool_ended(self, body: EffectFinished) -> Told | None:
-        position, failure = body.key.partition(".")[0], body.failure
-        call = self._calls.call(body.path, int(position)) if position.isdecimal() else None
-        if call is None or failure is None:
+    def _tool_ended(self, body: EffectFinished, at: float) -> Told | None:
+        position = int(body.key.partition(".")[0]) if body.key[:1].isdecimal() else -1
+        turn, call = self._calls.turn(body.path), self._calls.call(body.path, position)
+        agent, failure = self._calls.agent(body.path), body.failure
+        if turn is None or call is None or agent is None or failure is None:
             return None
-        who = f"{_who(body.path)}: {shown(call.name, TEXT)}"
+        who = f"{_who(body.path)}: {shown(call.name, TEXT)} failed"
+        limit = getattr(tool_of(agent, call.name), "timeout", None)
+        if limit is not None and at - turn.begun.get(position, at) >= limit:
+            return "tool", f"{who}: it took longer than its timeout of {limit:g} s"
         if failure.code == "cancelled":
-            return "tool", f"{who} was stopped"
+            return None  # its agent was cancelled
         kind = "" if failure.code == "declared" else failure.error_type.rpartition(".")[2]
-        return "tool", f"{who} failed: {_why(': '.join(part for part in (kind, failure.text) if part))}"
+        return "tool", f"{who}: {_why(': '.join(part for part in (kind, failure.text) if part))}"
 
     # --- nodes ---
 
@@ -244,7 +250,7 @@ def _line_of(event: Event) -> tuple[str, str] | None:
             limit = f" (limit {body.limit:g})" if body.limit is not None else ""
             return "refused", f"{who or 'the run'} is refused by {body.bound}{limit}: {_why(body.wanted)}"
         case Detected():
-            then = {"note": ", which it is told", "stop": ", which stops it"}.get(body.then, "")
+            then = {"note": " (the agent is told)", "stop": " (that stops it)"}.get(body.then, "")
             return "detected", f"{who or 'the run'}: {body.detector.replace('_', ' ')}: {_why(body.text)}{then}"
         case Boundary() if body.granted:
             return "granted", f"{who} may use {', '.join(body.granted)}, which the edge grants"

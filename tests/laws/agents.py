@@ -1,4 +1,4 @@
-"""Random teams with agents in them, models that say anything at all, and a driver that carries out their calls.
+"""Random teams with agents in them, and models that say anything at all.
 
 What a model says and what a tool brings is a pure function of the seed and of where they stand, as for the nodes of
 `acting`. Every text that comes from somewhere else than the definition has the mark, so that it is found where it must
@@ -38,15 +38,11 @@ from graphflow import (
     last,
     tool,
 )
-from graphflow.events import AnswerGiven, EffectFinished, Fact, Failure
-from graphflow.model.ids import Path, path_text
+from graphflow.model.ids import path_text
 from graphflow.nodes.client import Stream
 from graphflow.nodes.function import FunctionNode
-from graphflow.runtime.commands import CallModel, CallTool, CancelBody, CancelCall, Command
-from graphflow.runtime.core import failure_of
 from tests.laws.acting import Mood, Part, Team, roll
-from tests.laws.driver import Driver, World
-from tests.laws.teams import Book, _Maker  # pyright: ignore[reportPrivateUsage] - agents stand in its blocks
+from tests.laws.teams import _Maker  # pyright: ignore[reportPrivateUsage] - agents stand in its blocks
 
 MARK = "§"
 """Stands in every text that a model, a tool, a person or a node says."""
@@ -378,7 +374,7 @@ class _CrewMaker(_Maker):
             **options,
         )
         self.crew.agents[name] = made
-        return cast("Any", made)  # the blocks take any node, and say so of functions only
+        return cast("FunctionNode[Any]", made)  # the blocks take any node, and say so of functions only
 
     def _instructions(self) -> Callable[[State[Any]], str]:
         raises, shift = self.mood.raises, self.dice.randrange(2**30)
@@ -451,82 +447,7 @@ class _CrewMaker(_Maker):
         return one, out
 
 
-# --- the driver ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Flight:
-    """A call of a model or a tool that is under way."""
-
-    command: CallModel | CallTool
-    cancelled: bool = False
-
-
-class CrewDriver(Driver):
-    """A driver that carries out the calls of agents too."""
-
-    def __init__(self, crew: Crew, rng: random.Random, world: World | None = None) -> None:
-        super().__init__(crew.graph, crew.author, rng, world)
-        self.crew = crew
-        self.flights: dict[tuple[Path, str], Flight] = {}
-        self.requests: list[ModelRequest] = []
-
-    def go(self, context: Book) -> "CrewDriver":
-        """Run to an end; no call is under way then."""
-        super().go(context)
-        assert not self.flights, f"{list(self.flights)} are under way after the end"
-        return self
-
-    def give(self, fact: Fact) -> None:
-        """Tell the fold a fact; an agent works while any of its calls does."""
-        super().give(fact)
-        working = sum(body.works for body in self.bodies.values()) + len({path for path, _ in self.flights})
-        self.peak = max(self.peak, working)
-
-    def _carry_out(self, command: Command) -> None:
-        match command:
-            case CallModel() | CallTool():
-                key = (command.path, command.key)
-                assert key not in self.flights, f"{key} is called twice at once"
-                self.flights[key] = Flight(command)
-                if isinstance(command, CallModel):
-                    self.requests.append(command.request)
-            case CancelCall():
-                self.flights[command.path, command.key].cancelled = True
-            case CancelBody() if command.path not in self.bodies:
-                mine = [flight for (path, _), flight in self.flights.items() if path == command.path]
-                assert mine, f"{path_text(command.path)} is cancelled, and does nothing"
-                for flight in mine:
-                    flight.cancelled = True
-            case _:
-                super()._carry_out(command)
-
-    def _ways(self) -> list[Callable[[], None]]:
-        return [*super()._ways(), *(partial(self._land, flight) for flight in self.flights.values())]
-
-    def _land(self, flight: Flight) -> None:
-        command = flight.command
-        del self.flights[command.path, command.key]
-        result, failure = self._brought(command)
-        if flight.cancelled and self.rng.randrange(100) >= self.world.stubborn:
-            result, failure = None, Failure("cancelled", "it was cancelled", (), "cancelled")
-        self.give(EffectFinished(command.path, command.turn, command.attempt, command.key, result, failure))
-
-    def _brought(self, command: CallModel | CallTool) -> tuple[object, Failure | None]:
-        try:
-            if isinstance(command, CallModel):
-                said = cast("Mind", command.client).says(command.request)
-                return (None, failure_of(said)) if isinstance(said, Exception) else (said, None)
-            found = brings(self.crew, path_text(command.path), command.turn, command.key)
-        except ValueError as error:
-            return None, failure_of(error)
-        if isinstance(found, ToolFailure):
-            return None, Failure("graphflow.nodes.tools.ToolFailure", found.text, (), "declared")
-        return "" if found is None else found if isinstance(found, str) else json.dumps(found), None
-
-    def _answer(self, question: str) -> None:
-        value = answer_to(self.crew, question, self.fold.questions[question].schema)
-        self.give(AnswerGiven(question, value))
+# --- people -----------------------------------------------------------------------------------------------------------
 
 
 def answer_to(crew: Crew, question: str, schema: Any) -> object:
