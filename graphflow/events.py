@@ -514,7 +514,8 @@ class Event:
             for item in fields(self.body)
             if item.name != "path" and getattr(self.body, item.name) is not None
         )
-        return f"{self.seq:>4} {self.at:8.3f}  {self.kind:<16} {path_text(self.path)}  {rest}".rstrip()
+        line = f"{self.seq:>4} {self.at:8.3f}  {self.kind:<16} {path_text(self.path)}  {rest}".rstrip()
+        return line.encode("utf-8", "backslashreplace").decode()  # a model may write what no terminal can show
 
 
 def _short(value: object) -> str:

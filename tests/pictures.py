@@ -40,6 +40,11 @@ PICTURES: Final = {
     "support.svg": Picture("README.md", "support"),
     "review_team.svg": Picture("examples/repo_review.py", "graph"),
     "loop_at_its_bound.svg": Picture("docs/bounds.md", "loop", "events"),
+    "support_desk.svg": Picture("examples/support_desk.py", "graph"),
+    "support_chat.svg": Picture("examples/support_desk.py", "chat"),
+    "company.svg": Picture("examples/company.py", "graph"),
+    "firm.svg": Picture("docs/what-crosses.md", "firm"),
+    "shared_budget.svg": Picture("docs/budgets.md", "shared", "events"),
 }
 
 

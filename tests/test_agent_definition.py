@@ -267,7 +267,7 @@ def peers(lead: Agent, *others: Node[Any], **options: Any) -> Graph[Any]:
             id="another model",
         ),
         pytest.param(team(agent("a", output=int)), "answer-contract", ("desk", "a"), id="no model"),
-        pytest.param(team(agent("a", output=list[Report])), "answer-contract", ("desk", "a"), id="many reports"),
+        pytest.param(team(agent("a", output=tuple[Report, ...])), "answer-contract", ("desk", "a"), id="many reports"),
         pytest.param(team(agent("a", output=str), report=Answer), "answer-contract", ("desk", "a"), id="a text"),
         pytest.param(team(agent("a", output=int | None)), "answer-contract", ("desk", "a"), id="nothing, or a number"),
         pytest.param(

@@ -1,18 +1,28 @@
 """The parts of the command line that need no process: the board, the progress, and what is printed."""
 
+import contextlib
 import io
 import json
+from collections.abc import Callable
+from datetime import date
 from decimal import Decimal
+from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from random import Random
+from typing import Any, Literal, cast
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, create_model
 
 from graphflow import (
     END,
     START,
+    Agent,
+    Approval,
+    AskUser,
     Budget,
     Call,
     Context,
@@ -24,13 +34,20 @@ from graphflow import (
     Pause,
     Reason,
     Report,
+    Result,
     State,
     Step,
+    Supervisor,
     node,
     run_sync,
+    start,
+    tool,
 )  # fmt: skip
+from graphflow.cli.asking import give
 from graphflow.cli.board import Board
+from graphflow.cli.calls import AskedCall, Calls
 from graphflow.cli.faults import BadUse, described, explained
+from graphflow.cli.forms import answer_form
 from graphflow.cli.inputs import as_json, budget_from, context_of
 from graphflow.cli.printing import Screen, Stream, safe
 from graphflow.cli.progress import progress_on
@@ -38,9 +55,24 @@ from graphflow.cli.results import as_text, jsonable, to_json
 from graphflow.cli.running import recorder
 from graphflow.cli.telling import Telling
 from graphflow.errors import InternalError
-from graphflow.events import Emitted, Event
+from graphflow.events import (
+    AnswerGiven,
+    Body,
+    EdgeName,
+    EffectFinished,
+    EffectStarted,
+    Emitted,
+    Event,
+    ListenerFailed,
+    NodeStarted,
+    TextDelta,
+)
 from graphflow.model.budget import ADDITIVE
+from graphflow.model.ids import Segment
+from graphflow.model.thread import ToolCall
+from graphflow.nodes.client import ModelReply, ModelRequest
 from graphflow.persistence.lines import event_json, read_event
+from graphflow.testing import ScriptedModel, call
 
 
 class Priced(Report):
@@ -177,9 +209,9 @@ def test_who_ends_a_call_reports_for_it() -> None:
 
     assert lines[1:] == [
         "desk starts",
-        "desk asks shipping",
+        "desk asks shipping: go",
         "desk > shipping hands off to customs",
-        "desk > customs reports to desk",
+        "desk > customs reports to desk: cleared",
     ]
 
 
@@ -238,6 +270,248 @@ def test_what_recurs_is_told_a_few_times(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert err.getvalue().count("boss starts") == 4
     assert "more of this kind is not told" in err.getvalue()
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+class Way(Enum):
+    """A choice."""
+
+    CARD = "card"
+    BANK = 2
+
+
+class Place(BaseModel):
+    """An answer of several parts."""
+
+    street: str
+    way: Way = Way.CARD
+    rooms: list["Place"] = []
+    tags: dict[str, int] = {}
+
+
+Wide: Any = create_model("Wide", **cast("dict[str, Any]", dict.fromkeys("abcdefghijklm", (int, ...))))
+PLACE = (
+    'JSON: {"street": str, "way"?: "card" or 2, '
+    '"rooms"?: [{"street": str, "way"?: "card" or 2, "rooms"?: [...], "tags"?: {...}}, ...], "tags"?: {...}}'
+)
+WIDE = "JSON: {" + ", ".join(f'"{letter}": int' for letter in "abcdefghijkl") + ", and 1 more}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "form"),
+    [
+        (None, ""),
+        (str, "str"),
+        (bool, "yes or no"),
+        (Way, "card or 2"),
+        (Literal["one"], "one"),
+        (date, "date"),
+        (int | None, "int or null"),
+        (Any, "any JSON value"),
+        (list[Way], 'JSON: ["card" or 2, ...]'),
+        (dict[str, int], "JSON: {...}"),
+        (list[Any], "JSON: [...]"),
+        (Place, PLACE),
+        (Wide, WIDE),
+        (Literal[tuple(range(22))], " or ".join(map(str, range(20))) + " or 2 more"),
+        (Callable[[], int], "collections.abc.Callable[[], int]"),
+    ],
+)
+def test_a_form_says_what_fits(schema: Any, form: str) -> None:
+    """Whatever type an answer must have, there are words for it."""
+    assert answer_form(schema) == (f" ({form})" if form else "")
+
+
+class Wild:
+    """A model that says anything: what it says depends on who asks, where and when, and on nothing else."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    async def reply(self, request: ModelRequest, stream: Callable[[str], None]) -> ModelReply:
+        dice = Random(f"{self.seed} {request.path} {request.turn}")
+        if dice.random() < 0.1:
+            raise ConnectionError("\x1b[2J\n reset")
+        if dice.random() < 0.4:
+            text = dice.choice(["", "\x1b[2J done\n", '{"finding": "so"}', "\u202e", "{"])
+            stream(text)
+            return ModelReply(text)
+        return ModelReply("", tuple(self.call(dice, request) for _ in range(dice.randint(1, 4))))
+
+    @staticmethod
+    def call(dice: Random, request: ModelRequest) -> ToolCall:
+        name = dice.choice([*(tool.name for tool in request.tools), "\x1bnobody\n", ""])
+        good = {"objective": "go\n on", "note": "\x07", "invoice": "I", "amount": 3, "question": "?\n!", "number": 1}
+        wanted = [key for tool in request.tools if tool.name == name for key in tool.parameters["properties"]]
+        given = json.dumps({key: value for key, value in good.items() if key in wanted})
+        return ToolCall(name, dice.choice([given, given, given, "{", "[]", '{"amount": "\x00"}', ""]))
+
+
+@tool(approval=True)
+def pay(invoice: str, amount: int = 1) -> str:
+    """Pay."""
+    return invoice * amount
+
+
+@tool(retries=1, max_calls=2)
+def look(number: int) -> str:
+    """Look."""
+    if number % 2:
+        raise ValueError("\x1b odd")
+    return "even"
+
+
+def wild_team(seed: int) -> Graph[Case]:
+    """A supervisor with a team that hands over and asks people."""
+    model = Wild(seed)
+    boss = Supervisor("boss\n", model=model, tools=[look])
+    payer, asker = Agent("payer", model=model, tools=[pay, look]), Agent("asker?", model=model, tools=[AskUser()])
+    last = Agent("last", model=model, tools=[pay], output=Report)
+    return Graph(
+        "wild", START >> boss >> END, boss.delegates(payer, asker, max_hops=4), payer.hands_off(last, max_hops=2),
+        boss.hands_off(last, max_hops=1), last >> END, context=Case, budget=Budget(model_calls=30), max_depth=2,
+    )  # fmt: skip
+
+
+async def played(graph: Graph[Case], seed: int, listeners: list[Callable[[Event], None]]) -> Result[Case]:
+    """Run a team, with a person who answers most questions."""
+    dice = Random(seed)
+    async with start(graph, Case(), listeners=listeners) as run:
+        while True:
+            with contextlib.suppress(ConnectionError):
+                await run.result()
+            if run.outcome.status != "waiting" or dice.random() < 0.1:
+                return run.outcome
+            for question in run.questions:
+                give(run, question, dice.choice(("no, never", "yes")), None)
+
+
+@given(st.integers(0, 10**6))
+def test_whatever_agents_do_can_be_told(seed: int) -> None:
+    """Each line is one line, each count is right, and of a run that is over nothing is kept."""
+    graph = wild_team(seed)
+    board, telling, calls = Board(), Telling(graph), Calls(graph)
+    lines: list[str] = []
+    failures: list[Event] = []
+
+    def tell(event: Event) -> None:
+        found = telling.line_of(event)
+        lines.extend([found[1]] if found is not None else [])
+        failures.extend([event] if isinstance(event.body, ListenerFailed) else [])
+
+    result = anyio.run(lambda: played(graph, seed, [tell, board.fold, calls]))
+
+    rows = board.rows.values()
+    spent = result.spent.total
+    assert not failures
+    assert lines
+    assert all(line.isprintable() for line in [*lines, *(line.text for line in board.lines(40))])
+    assert sum(row.model_calls for row in rows) == spent.model_calls
+    assert sum(row.tool_calls for row in rows) == spent.tool_calls
+    assert sum(row.thinking for row in rows) == sum(row.tools.total() for row in rows) == 0
+    assert sum(row.waiting for row in rows) == len({question.path for question in result.questions})
+    assert result.status == "waiting" or sum(row.running for row in rows) == 0
+    if result.status in {"completed", "partial", "failed"}:
+        assert not any(calls.turn((Segment(name),)) for name in ("boss\n", "last"))
+
+
+def test_a_bound_leaves_its_agent_open() -> None:
+    """When the time is over, nobody thinks any more, and the row says that it could go on."""
+    solo = Agent("solo", model=ScriptedModel("late", delay=60))
+    graph = Graph("g", START >> solo >> END, context=Case, budget=Budget(seconds=0.01))
+    board = Board()
+
+    for event in events_of(graph):
+        board.fold(event)
+
+    assert [line.text for line in board.lines(9, ascii=True)] == ["`- = solo  open - 1 model call"]
+
+
+def test_tools_that_their_agent_takes_with_it_are_not_told() -> None:
+    """One tool fails its agent; that the other was stopped goes without saying."""
+
+    @tool(on_error="raise")
+    async def fail() -> None:
+        raise ConnectionError("reset")
+
+    @tool
+    async def rest() -> None:
+        await anyio.sleep_forever()
+
+    solo = Agent("solo", model=ScriptedModel([call("rest"), call("fail")]), tools=[rest, fail])
+    graph = Graph("g", START >> solo >> END, context=Case, budget=BUDGET)
+    lines: list[str] = []
+    telling = Telling(graph)
+
+    def tell(event: Event) -> None:
+        found = telling.line_of(event)
+        lines.extend([found[1]] if found is not None else [])
+
+    with pytest.raises(ConnectionError):
+        run_sync(graph, Case(), listeners=[tell])
+
+    assert [line for line in lines if "rest" in line] == ["solo calls rest()"]
+    assert "solo: fail failed: ConnectionError: reset" in lines
+
+
+def test_a_function_is_no_agent() -> None:
+    """What a function calls its effects makes no agent of it."""
+
+    @node
+    async def solo(state: State[Case], step: Step) -> str:
+        await step.effect("model", lambda: ModelReply("", (ToolCall("look"),)), key="model")
+        return await step.effect("look", lambda: "x")
+
+    graph = Graph("g", START >> solo >> END, context=Case)
+    board = Board()
+    for event in events_of(graph):
+        board.fold(event)
+
+    assert told_of(graph)[1:] == ["solo starts"]
+    assert [line.text for line in board.lines(9, ascii=True)] == ["`- + solo"]
+
+
+def test_what_nobody_knows_of_is_nothing() -> None:
+    """A path that the graph does not have, a question that nobody asked, arguments that do not fit."""
+    board, calls = Board(), Calls(TEAM)
+    answer = Event("run", 0, 0.0, AnswerGiven("boss?0.0", Approval(approve=True, arguments=FrozenDict({"a": 1}))))
+
+    board.fold(answer)
+    calls(answer)
+
+    assert not board.rows
+    assert calls.station((Segment("nobody"),)) is None
+    assert calls.station((Segment("boss"), Segment("nobody"))) is None
+    assert calls.approval("boss?0.0") is None
+    assert AskedCall(pay, {"amount": "much"}).arguments() == {"amount": "much"}
+
+
+def test_a_row_shows_what_its_agent_does_now() -> None:
+    """The tools that run, the end of what is written, how many think."""
+    board, path = Board(), (Segment("solo"),)
+    edge = EdgeName(None, "next", "solo")
+    bodies: list[Body] = [
+        NodeStarted(path, edge), EffectStarted(path, 0, "model", "model", None), TextDelta(path, 0, "one\n" * 30),
+    ]  # fmt: skip
+
+    def row() -> str:
+        while bodies:
+            board.fold(Event("run", 0, 0.0, bodies.pop(0)))
+        return board.lines(9, ascii=True)[0].text
+
+    writes = row()
+    bodies += [EffectFinished(path, 0, 1, "model", ModelReply())]
+    bodies += [EffectStarted(path, 0, str(position), name, None) for position, name in enumerate(("look", "look", "x"))]
+    calls = row()
+    other = (Segment("solo", 2),)
+    bodies += [EffectStarted(path, 1, "model", "model", None), EffectStarted(other, 0, "model", "model", None)]
+    think = row()
+
+    assert writes == "`- > solo  1 model call - writes: …" + " one" * 15
+    assert calls == "`- > solo  1 model call - 3 tool calls - calls look ×2, x"
+    assert think.endswith("2 think")
 
 
 # --- printing --------------------------------------------------------------------------------------------------------

@@ -78,7 +78,12 @@ def run(
     ] = None,
     answers: Annotated[
         list[str] | None,
-        typer.Option("--answer", metavar="ID=VALUE", help="Answers a question of the run. Repeatable."),
+        typer.Option(
+            "--answer",
+            metavar="ID=VALUE",
+            help="Answers a question, or approves a call: yes, no, a text or JSON. A waiting run shows its ids. "
+            "Repeatable.",
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     traceback: Annotated[

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from graphflow.cli.board import shown_names
+from graphflow.cli.board import names_of, shown_names
 from graphflow.cli.calls import AskedCall, with_arguments
 from graphflow.cli.faults import text_of
 from graphflow.cli.forms import answer_form, is_approval, json_schema, wants_text
@@ -52,7 +52,7 @@ def question_lines(question: Question, approvals: Approvals, *, place: str = "")
     head = f"{place}{visible(question.id)}: "
     call = approvals(question.id)
     if call is not None:
-        who = shown_names([segment.name for segment in parse_path(question.path)])
+        who = shown_names(names_of(parse_path(question.path)))
         about = f" ({shown(call.tool.description, TEXT)})" if call.tool.description else ""
         yield f"{head}{who} wants to call {call.tool.name}{about}"
         yield from _argument_lines(call)
@@ -85,7 +85,7 @@ def _argument_lines(call: AskedCall) -> Iterator[str]:
 
 def _cut(text: str) -> str:
     more = len(text) - LONG
-    return text if more <= 0 else f"{text[:LONG]}\n... and {more:,} more characters, which --json shows"
+    return text if more <= 0 else f"{text[:LONG]} ... and {more:,} more characters, which --json shows"
 
 
 def hint_lines(questions: Sequence[Question]) -> Iterator[str]:
@@ -110,12 +110,12 @@ def question_data(question: Question, approvals: Approvals) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _schema(schema: Any) -> Any:
+def _schema(schema: Any) -> dict[str, Any] | None:
     """Return the JSON schema of an answer; that of an approval without the examples of its class."""
     found = json_schema(schema)
-    if is_approval(schema) and isinstance(found, dict):
+    if found is not None and is_approval(schema):
         found["description"] = str(found.get("description", "")).partition("\n\n>>>")[0]
-    return cast("Any", found)
+    return found
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

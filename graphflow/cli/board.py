@@ -39,7 +39,7 @@ TAIL: Final = 60
 
 GLYPHS: Final = {
     "running": ("▸", ">"), "waiting": ("?", "?"), "failed": ("✗", "x"), "cancelled": ("⊘", "-"),
-    "refused": ("!", "!"), "completed": ("✓", "+"),
+    "refused": ("!", "!"), "completed": ("✓", "+"), "open": ("‖", "="),
 }  # fmt: skip
 _BRANCHES: Final = {False: ("├─ ", "└─ ", "│  "), True: ("|- ", "`- ", "|  ")}
 
@@ -68,7 +68,7 @@ class Row:
         names: the names of its path.
         delegated: whether somebody delegates to it.
         started: visits that began.
-        running, waiting, completed, failed, cancelled: visits that stand so.
+        running, waiting, completed, failed, cancelled, open: visits that stand so; an open one could be resumed.
         retries, refused: how often that happened.
         giver: who handed control over to it, or "".
         model_calls, tool_calls, broken: how often an agent asked its model, called tools, and how many of these failed.
@@ -85,6 +85,7 @@ class Row:
     completed: int = 0
     failed: int = 0
     cancelled: int = 0
+    open: int = 0
     retries: int = 0
     refused: int = 0
     giver: str = ""
@@ -98,7 +99,7 @@ class Row:
     @property
     def standing(self) -> str:
         """How it stands as a whole, the most urgent first."""
-        for name in ("running", "waiting", "failed", "cancelled", "completed"):
+        for name in ("running", "waiting", "open", "failed", "cancelled", "completed"):
             if getattr(self, name):
                 return name
         return "refused"
@@ -107,7 +108,7 @@ class Row:
         """Say what is more than one visit that went well."""
         if self.started > 1:
             yield f"{self.completed:,} of {self.started:,}"
-        for name in ("running", "waiting", "failed", "cancelled"):
+        for name in ("running", "waiting", "open", "failed", "cancelled"):
             number = getattr(self, name)
             if number and (self.started > 1 or name != "running"):
                 yield f"{number:,} {name}" if self.started > 1 else name
@@ -188,6 +189,8 @@ class Board:
                 self.graph, self.budget = body.graph, body.budget
             case RunEnded():
                 self.over = body.status != "waiting"
+                if self.over:
+                    self._close()
             case NodeStarted():
                 self.node_runs += 1
                 row = self.row(body.path)
@@ -206,8 +209,6 @@ class Board:
                 self._go_on(body.path)
             case NodeEnded():
                 self._go_on(body.path)
-                for key in tuple(self._flying.get(body.path, ())):
-                    self._landed(body.path, key)
                 self._functions.discard(body.path)
                 self._end(self.row(body.path), body.status)
             case Refused() if body.path:
@@ -217,12 +218,20 @@ class Board:
             case EffectStarted() if body.path not in self._functions:
                 self._called(body)
             case EffectFinished():
-                self._landed(body.path, body.key, broken=body.failure is not None)
+                failure = body.failure
+                self._landed(body.path, body.key, broken=failure is not None and failure.code != "cancelled")
             case TextDelta():
                 row = self.row(body.path)
                 row.text = (row.text + body.text)[-4 * TAIL :]
             case _:
                 pass
+
+    def _close(self) -> None:
+        """Let nothing run any more: what a bound has cut off stays open."""
+        for row in self.rows.values():
+            row.open, row.running = row.open + row.running, 0
+            row.thinking = 0
+            row.tools.clear()
 
     # --- agents: their calls are effects that no body asked for ---
 
@@ -351,7 +360,7 @@ def _of(limit: object, form: str, sign: str = "") -> str:
 
 
 def _urgent(rows: list[Row], most: int) -> set[Names]:
-    order = ("running", "waiting", "failed", "refused", "cancelled", "completed")
+    order = ("running", "waiting", "open", "failed", "refused", "cancelled", "completed")
     kept: set[Names] = set()
     for row in sorted(rows, key=lambda row: order.index(row.standing)):
         wanted = {row.names[:length] for length in range(1, len(row.names) + 1)}

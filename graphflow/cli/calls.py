@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from graphflow.cli.faults import text_of
 from graphflow.cli.results import jsonable
-from graphflow.events import EffectFinished, EffectStarted, Event, NodeEnded, Paused
+from graphflow.events import AnswerGiven, EffectFinished, EffectStarted, Event, NodeEnded, Paused
 from graphflow.graphs.compiled import Station
 from graphflow.graphs.graph import Graph
+from graphflow.model.contract import Approval
+from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path
 from graphflow.model.thread import ToolCall
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
@@ -89,6 +91,8 @@ class Calls:
                 self._replied(body)
             case Paused():
                 self._asked(body, event.at)
+            case AnswerGiven(value=Approval(arguments=FrozenDict() as changed)):
+                self._changed(body.question, changed)
             case NodeEnded() if self._turns.pop(body.path, None) is not None:
                 self._questions = {name: asked for name, asked in self._questions.items() if asked[0] != body.path}
             case _:
@@ -99,13 +103,22 @@ class Calls:
         reply = body.result
         if turn is not None and agent is not None and isinstance(reply, ModelReply):
             turn.replied = True
-            turn.calls = read_reply(reply, native=agent.native).calls
+            found = read_reply(reply, native=agent.native).calls  # of a client that may have no types
+            turn.calls = tuple(ToolCall(str(call.name), str(call.arguments)) for call in found)
 
     def _asked(self, body: Paused, at: float) -> None:
         turn, found = self._turns.get(body.path), _POSITION.search(body.question)
         if turn is not None and found is not None and int(found[1]) < len(turn.calls):
             turn.begun[int(found[1])] = at
             self._questions[body.question] = (body.path, int(found[1]))
+
+    def _changed(self, question: str, arguments: FrozenDict[str, Any]) -> None:
+        """Put the arguments of a call that a person changed in the place of the model's."""
+        path, position = self._questions.get(question, ((), 0))
+        turn, call = self._turns.get(path), self.call(path, position)
+        if turn is not None and call is not None:
+            text = json.dumps(jsonable(arguments))
+            turn.calls = (*turn.calls[:position], replace(call, arguments=text), *turn.calls[position + 1 :])
 
     def turn(self, path: Path) -> Turn | None:
         """Return the turn that the agent of a visit is in; None if there is no agent, or it has not begun."""
@@ -161,13 +174,16 @@ def why_not(station: Station, call: ToolCall) -> str:
     """Say why a call cannot be executed, as far as its name and its arguments tell; "" if they are in order."""
     tool = tool_of(station.node, call.name)
     if tool is None:
-        known = call.name in targets_of(station, ASK) or call.name in targets_of(station, TRANSFER)
-        return "" if known else "there is no such tool"
+        if call.name in targets_of(station, TRANSFER):
+            return ""
+        known = call.name in targets_of(station, ASK)
+        return "" if _brief_of(station, call) is not None else "its brief does not fit" if known else "unknown tool"
     try:
         tool.arguments(call.arguments)
     except Exception as error:  # noqa: BLE001 - a validator of the user may raise anything
         text = text_of(error).partition(" Wanted: ")[0].rstrip(".")
-        return text.removeprefix(f"the arguments of {call.name!r} do not fit: ")
+        text = text.removeprefix(f"the arguments of {call.name!r} do not fit: ")
+        return text.replace("they are no JSON", "the arguments are no JSON", 1)
     return ""
 
 
@@ -179,18 +195,19 @@ def tool_of(node: Node[Any], name: str) -> Tool | AskUser | None:
 
 def briefs_of(station: Station, calls: tuple[ToolCall, ...]) -> tuple[str, ...]:
     """Return what an agent asks of its team in a turn, in the order of the delegations."""
-    team = targets_of(station, ASK)
-    found: list[str] = []
-    for call in calls:
-        edge = station.delegates.get(team.get(call.name, ""))
-        if edge is None or edge.contract is None:
-            continue
-        try:
-            brief = edge.contract.brief.model_validate_json(call.arguments if call.arguments.strip() else "{}")
-        except Exception:  # noqa: BLE001, S112 - it is not executed; a validator of the user may raise anything
-            continue
-        found.append(str(getattr(brief, "objective", "")))
-    return tuple(found)
+    return tuple(brief for call in calls if (brief := _brief_of(station, call)) is not None)
+
+
+def _brief_of(station: Station, call: ToolCall) -> str | None:
+    """Return the objective of a delegation; None if the call is none, or its brief cannot be read."""
+    edge = station.delegates.get(targets_of(station, ASK).get(call.name, ""))
+    if edge is None or edge.contract is None:
+        return None
+    try:
+        brief = edge.contract.brief.model_validate_json(call.arguments if call.arguments.strip() else "{}")
+    except Exception:  # noqa: BLE001 - a validator of the user may raise anything
+        return None
+    return brief.objective
 
 
 def note_of(station: Station, calls: tuple[ToolCall, ...]) -> tuple[str, str] | None:

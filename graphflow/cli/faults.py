@@ -49,11 +49,14 @@ def described(error: BaseException) -> str:
     """
     text = text_of(error)
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return "\n".join([line, *member_lines(error)])
+
+
+def member_lines(error: BaseException) -> Iterator[str]:
+    """Say what the members of a group are; nothing of any other error."""
     if isinstance(error, BaseExceptionGroup):
-        members = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        inner = [described(found) for found in members[:MOST_INNER]]
-        line += "".join("\n" + found for found in inner).replace("\n", "\n  ")
-    return line
+        for found in cast("BaseExceptionGroup[BaseException]", error).exceptions[:MOST_INNER]:
+            yield "  " + described(found).replace("\n", "\n  ")
 
 
 def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -36,7 +36,7 @@ def is_approval(schema: Any) -> bool:
     return schema is Approval
 
 
-def json_schema(schema: Any) -> Any:
+def json_schema(schema: Any) -> dict[str, Any] | None:
     """Return the JSON schema of the type of an answer, or None where there is none.
 
     >>> json_schema(int), json_schema(None)
@@ -57,7 +57,7 @@ def wants_text(schema: Any) -> bool:
     (True, False)
     """
     found = json_schema(schema)
-    return isinstance(found, dict) and _Form(found).resolved(found).get("type") == "string"
+    return found is not None and _Form(found).resolved(found).get("type") == "string"
 
 
 def answer_form(schema: Any) -> str:
@@ -70,7 +70,7 @@ def answer_form(schema: Any) -> str:
     (' (card or bank)', ' (JSON: ["card" or "bank", ...])')
     """
     found = json_schema(schema)
-    if isinstance(found, dict):
+    if found is not None:
         return f" ({shown(_Form(found).words(found), FORM)})"
     if schema is None:
         return ""
@@ -111,8 +111,8 @@ class _Form:
         return found if level else f"JSON: {found}"
 
     def _list(self, part: Schema, level: int) -> str:
-        items = part.get("items")
-        return f"[{self.words(items, level + 1)}, ...]" if isinstance(items, dict) and level < MOST_LEVELS else "[...]"
+        items: Schema = part.get("items", {})
+        return f"[{self.words(items, level + 1)}, ...]" if items and level < MOST_LEVELS else "[...]"
 
     def _object(self, part: Schema, level: int) -> str:
         fields: Mapping[str, Schema] = part.get("properties", {})

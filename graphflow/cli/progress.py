@@ -37,7 +37,7 @@ EVERY: Final = 2.0
 
 _STYLES: Final = {
     "running": "cyan", "waiting": "magenta", "failed": "red", "refused": "yellow", "cancelled": "dim",
-    "completed": "green", "hidden": "dim",
+    "completed": "green", "open": "yellow", "hidden": "dim",
 }  # fmt: skip
 
 

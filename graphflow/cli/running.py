@@ -13,7 +13,7 @@ import anyio
 
 from graphflow.cli.asking import Approvals, hint_lines, question_data, question_lines
 from graphflow.cli.calls import Calls
-from graphflow.cli.faults import FAILED, BadUse, described, first_of, frame_lines, reading
+from graphflow.cli.faults import FAILED, BadUse, described, first_of, frame_lines, member_lines, reading
 from graphflow.cli.inputs import budget_from, context_of, tightened
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
@@ -249,11 +249,12 @@ def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress,
         screen.say(line)
     if result.questions and not options.json:
         screen.say("\n".join(hint_lines(result.questions)))
-    if isinstance(ended.raised, BaseExceptionGroup):  # what its members are stands in no reason
-        screen.say(described(ended.raised))
-    frames = [] if ended.raised is None else list(frame_lines(ended.raised))
-    if frames:
-        screen.say("\n".join(frames) if options.traceback else "(--traceback shows where)")
+    if ended.raised is not None:
+        for line in member_lines(ended.raised):
+            screen.say(line)
+        frames = list(frame_lines(ended.raised))
+        if frames:
+            screen.say("\n".join(frames) if options.traceback else "(--traceback shows where)")
     if not options.quiet:
         told = ["completed"] * (result.status == "completed")
         told += [progress.board.spending()] * (not progress.tells_spending)

@@ -182,12 +182,11 @@ class Telling:
             case _:
                 return None
         station = self._calls.station(path)
-        if station is None:
-            return None
-        wrong = dict.fromkeys(shown(call.to, TEXT) for call in calls if call.to not in station.delegates)
+        targets = station.delegates if station is not None else {}
+        wrong = dict.fromkeys(shown(call.to, TEXT) for call in calls if call.to not in targets)
         if not wrong:
             return None
-        known = ", ".join(shown(name, TEXT) for name in sorted(station.delegates)) or "none"
+        known = ", ".join(shown(name, TEXT) for name in sorted(targets)) or "none"
         return "failed", f"{_who(path)} asks {', '.join(wrong)}, which is not among its targets: {known}"
 
     def _reported(self, body: FrameClosed, path: Path) -> Told | None:

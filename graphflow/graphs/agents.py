@@ -12,10 +12,10 @@ from typing_extensions import TypeAliasType
 
 from graphflow.graphs.compiled import Edge, Key, Station
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, as_graph, kept_inside_out, reach
+from graphflow.graphs.look import Look, Problem, as_graph, kept_inside_out, names_of, reach
 from graphflow.graphs.rules import listed
 from graphflow.model.contract import Report
-from graphflow.nodes.agent import ASK, TRANSFER, Agent, Supervisor, first_sentence, generated_names
+from graphflow.nodes.agent import ASK, TRANSFER, Agent, Supervisor, generated_names, said_of
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import DelegateStatement, HandoffStatement
 from graphflow.nodes.tools import Tool
@@ -185,8 +185,7 @@ def same_description(look: Look) -> Iterator[Problem]:
 
 def _said(node: Node[Any], *, chooses: bool) -> str:
     """What is said of a node to who chooses it."""
-    said = node.description.strip()
-    return said or (first_sentence(node.instructions) if chooses and isinstance(node, Agent) else "")
+    return (said_of(node) if chooses else node.description).strip()
 
 
 # --- what several rules ask ------------------------------------------------------------------------------------------
@@ -220,10 +219,9 @@ def _tools_from(look: Look, team: Iterable[str]) -> set[str]:
     """The names of all tools of some callees and of everything below them."""
     found: set[str] = set()
     stations = look.compiled.stations
-    for key in reach(list[Key](team), look.in_frame):
-        if isinstance(key, str):
-            inner = as_graph(stations[key].node)
-            found |= _names(stations[key]) if inner is None else _tools_of(inner)
+    for name in names_of(reach(list[Key](team), look.in_frame)):
+        inner = as_graph(stations[name].node)
+        found |= _names(stations[name]) if inner is None else _tools_of(inner)
     return found
 
 

@@ -24,6 +24,7 @@ from graphflow.nodes.edges import (
     HandoffStatement,
     MapStatement,
     NextStatement,
+    Statement,
     Terminal,
 )
 from graphflow.nodes.human import Human
@@ -134,7 +135,7 @@ class Station:
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
-        offers: for an agent, what its model is offered; made when it first runs.
+        toolbox: for an agent, what its model is offered; made when it first runs.
     """
 
     name: str
@@ -143,7 +144,7 @@ class Station:
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
-    offers: Any = None
+    toolbox: Any = None
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge that leaves this node."""
@@ -225,7 +226,7 @@ def compile_graph(graph: Graph[Any]) -> Compiled:
     for mentioned in sorted(graph.mentioned(), key=lambda found: found.name):
         stations.setdefault(mentioned.name, Station(mentioned.name, mentioned))
     start: Out | None = None
-    for statement in graph.statements:
+    for statement in sorted(graph.statements, key=_by_targets):
         match statement:
             case DelegateStatement():
                 _delegates(stations[statement.source.name], statement)
@@ -249,6 +250,13 @@ def compile_graph(graph: Graph[Any]) -> Compiled:
     _lead_lanes_to_joins(compiled)
     _find_regions(compiled)
     return compiled
+
+
+def _by_targets(statement: Statement) -> tuple[str, ...]:
+    """Order the delegations and handoffs of a node by their targets, and not by where they stand; the rest as it is."""
+    if isinstance(statement, DelegateStatement | HandoffStatement):
+        return (statement.source.name, *(target.name for target in statement.targets))
+    return ()
 
 
 def _out(statement: NextStatement | ForkStatement | ChooseStatement | MapStatement) -> Out:

@@ -58,8 +58,15 @@ class ThreadMessage:
     @property
     def size(self) -> int:
         """Its size in bytes of UTF-8, with its calls."""
-        text = self.text + "".join(call.name + call.arguments for call in self.calls)
-        return len(text.encode("utf-8", "surrogatepass"))
+        return size_of(self)
+
+
+def size_of(message: ThreadMessage) -> int:
+    """Return the size of a message in bytes of UTF-8, with its calls."""
+    text = message.text
+    if message.calls:
+        text += "".join(call.name + call.arguments for call in message.calls)
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +74,10 @@ class Last:
     """The history policy of `last(n)`."""
 
     count: int
+
+    def __repr__(self) -> str:
+        """Show it as it was written."""
+        return f"last({self.count})"
 
 
 Thread: TypeAlias = tuple[ThreadMessage, ...]
@@ -93,7 +104,9 @@ def checked_history(where: str, history: Any) -> None:
         UsageError: naming the policies.
     """
     if history not in ("note", "summary", "full") and not isinstance(history, Last) and not callable(history):
-        msg = f"{where}(history={history!r}): 'note', last(n), 'summary', 'full', or a function from thread to messages."
+        msg = (
+            f"{where}(history={history!r}): 'note', last(n), 'summary', 'full', or a function from thread to messages."
+        )
         raise UsageError(msg)
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
+from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
@@ -48,7 +49,8 @@ class Agent(Node[Context]):
         repairs: how often one visit may send an answer back that is empty or does not fit its contract.
         decision: "native" for tool calls of the model's own; "json" for a text that gives the reason, then what to
             call; "auto" for what the model can do.
-        history: what of the thread it sees when it is entered by a next, choose, fork or map edge, or from START.
+        history: what of the thread it sees when it is entered by a next, choose, fork or map edge, or from START. None
+            is "note", but where a run continues a chat (`after=`) and begins with this agent: there it is "full".
         max_tokens: how many tokens one reply may have; fewer when the budget has fewer.
         rights: the names of the tools that it and everything below it may use, or None for no limit.
         deny: why a tool must not be called with some arguments, or None; it holds below this agent too.
@@ -65,7 +67,7 @@ class Agent(Node[Context]):
     max_tool_calls: int
     repairs: int
     decision: Decision
-    history: History
+    history: History | None
     max_tokens: int
     rights: frozenset[str] | None
     deny: Deny | None
@@ -83,7 +85,7 @@ class Agent(Node[Context]):
         max_tool_calls: int = 32,
         repairs: int = 1,
         decision: Decision = "auto",
-        history: History = "note",
+        history: History | None = None,
         max_tokens: int = 1024,
         rights: Iterable[str] | None = None,
         deny: Deny | None = None,
@@ -112,7 +114,12 @@ class Agent(Node[Context]):
         if decision not in ("auto", "native", "json"):
             msg = f"{where}decision={decision!r}: 'auto', 'native' or 'json'."
             raise UsageError(msg)
-        checked_history(where, history)
+        if history is not None:
+            checked_history(where, history)
+        part = None if output is None else mutable_part(output)
+        if part is not None:
+            msg = f"{where}output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
+            raise UsageError(msg)
         checked_sync(where, deny=deny, instructions=instructions, history=history)
         for bound, given, least in (
             ("max_turns", max_turns, 1), ("max_tool_calls", max_tool_calls, 0), ("repairs", repairs, 0),
@@ -200,7 +207,11 @@ def generated_names(prefix: str, targets: Iterable[str]) -> dict[str, str]:
     return made
 
 
-def first_sentence(text: object) -> str:
-    """Return what a node is for, from its instructions, where it has no description."""
-    line = inspect.cleandoc(text).partition("\n")[0] if isinstance(text, str) else ""
-    return line.partition(". ")[0].rstrip(".")
+def said_of(node: Node[Any]) -> str:
+    """Return what others are told of a node: its description, else what its instructions or its tools say."""
+    if node.description or not isinstance(node, Agent):
+        return node.description
+    if isinstance(node.instructions, str) and node.instructions.strip():
+        return inspect.cleandoc(node.instructions).partition("\n")[0].partition(". ")[0].rstrip(".")
+    tools = ", ".join(found.name for found in node.tools if isinstance(found, Tool))
+    return f"It has the tools {tools}" if tools else ""

@@ -28,6 +28,7 @@ from graphflow.nodes.edges import (
     checked_node,
     checked_sync,
     connect,
+    lead_together,
 )
 
 if TYPE_CHECKING:
@@ -96,14 +97,7 @@ class Node(Generic[C_contra]):
 
     def __rrshift__(self, other: tuple[Node[D] | Branch[D] | Chain[D], ...]) -> Chain[D]:
         """Let several nodes lead to this one: `(b, c) >> d`."""
-        branches = tuple(as_branch(item) for item in other)
-        statements: tuple[Any, ...] = ()
-        for branch in branches:
-            tails = branch.chain.tails if branch.chain is not None else (branch.target,)
-            statements += branch.chain.statements if branch.chain is not None else ()
-            for tail in tails:
-                statements += connect(tail, self).statements
-        return Chain(statements, branches[0].target, (self,))
+        return lead_together(other, self)
 
     def choose(
         self, *cases: Branch[D], default: Node[Any] | Chain[Any] | Literal[Terminal.END] | None = None

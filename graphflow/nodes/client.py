@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
+from graphflow.errors import UsageError
 from graphflow.model.thread import Thread, ToolCall
 
 
@@ -45,6 +46,15 @@ class Usage:
     input_tokens: int = 0
     output_tokens: int = 0
     usd: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        counts = (self.input_tokens, self.output_tokens)
+        usd: object = self.usd
+        money = usd is None or (isinstance(usd, Decimal) and usd.is_finite() and usd >= 0)
+        if not money or not all(type(count) is int and count >= 0 for count in counts):
+            msg = f"{self!r}: tokens are whole numbers of at least 0, usd is a Decimal of at least 0, or None."
+            raise UsageError(msg)
 
 
 class Price(NamedTuple):
@@ -99,6 +109,20 @@ class ModelReply:
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
+
+    def __post_init__(self) -> None:
+        """Check the types: a client gets its data from far away."""
+        if isinstance(cast("object", self.calls), list):
+            object.__setattr__(self, "calls", tuple(self.calls))
+        text, calls, usage = cast("tuple[object, object, object]", (self.text, self.calls, self.usage))
+        fits = isinstance(text, str) and isinstance(calls, tuple) and (usage is None or isinstance(usage, Usage))
+        if not fits or not all(_is_call(call) for call in self.calls):
+            msg = f"{self!r}: text is a str, calls are ToolCalls with a str each, and usage is a Usage or None."
+            raise UsageError(msg)
+
+
+def _is_call(call: object) -> bool:
+    return isinstance(call, ToolCall) and all(isinstance(part, str) for part in (call.name, call.arguments, call.id))
 
 
 Stream = Callable[[str], None]

@@ -39,6 +39,10 @@ class Terminal(enum.Enum):
         """Show the constant's name."""
         return self.value
 
+    def __rrshift__(self, other: tuple[Node[D] | Branch[D] | Chain[D], ...]) -> Chain[D]:
+        """Let several nodes lead to END: `(b, c) >> END`."""
+        return lead_together(other, self)
+
 
 @dataclass(frozen=True, slots=True)
 class Branch(Generic[C_contra]):
@@ -242,6 +246,25 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         msg = f"{source!r} >> {other!r}: a node, a tuple of branches, a chain or END can follow, not {given}."
         raise UsageError(msg)
     return Chain((NextStatement(source, other),), source, (other,))
+
+
+def lead_together(heads: Sequence[Item], target: Node[Any] | Terminal) -> Chain[Any]:
+    """Make the chain of `(b, c) >> target`.
+
+    Raises:
+        UsageError: if something is no node and no chain.
+    """
+    branches = tuple(as_branch(item) for item in heads)
+    if not branches:
+        msg = f"() >> {target!r}: at least one node must lead there."
+        raise UsageError(msg)
+    statements: tuple[Statement, ...] = ()
+    for branch in branches:
+        tails = branch.chain.tails if branch.chain is not None else (branch.target,)
+        statements += branch.chain.statements if branch.chain is not None else ()
+        for tail in tails:
+            statements += connect(tail, target).statements
+    return Chain(statements, branches[0].target, () if isinstance(target, Terminal) else (target,))
 
 
 def as_branch(item: Item) -> Branch[Any]:

@@ -80,7 +80,8 @@ class AgentCall:
         return "" if found is None else shown(found), None
 
     def _stream(self, text: str) -> None:
-        self._runner.heard(self.path, self.command.turn, str(text))
+        if text:
+            self._runner.heard(self.path, self.command.turn, str(text))
 
     # --- what a tool sees ---
 
@@ -135,4 +136,3 @@ def as_coroutine(found: Any) -> Any:
 
 async def _given(found: Any) -> Any:
     return found
-

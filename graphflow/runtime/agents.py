@@ -22,9 +22,9 @@ from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
     json_schema,
-    offers_of,
     read_answer,
     read_reply,
+    toolbox_of,
     with_own_ids,
 )
 from graphflow.runtime.commands import CancelBody
@@ -67,10 +67,10 @@ class Agents(Wishes):
         allowed = frame.allowed
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        offers = offers_of(visit.station, frame.tables.stations, allowed)
+        box = toolbox_of(visit.station, frame.tables.stations, allowed)
         try:
             system = self._system(visit, node)
-            granted = tuple(sorted(name for name in frame.granted if name in offers))
+            granted = tuple(sorted(name for name in frame.granted if name in box.offers)) if frame.granted else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
@@ -84,11 +84,22 @@ class Agents(Wishes):
         if kind is None and contract is not None and contract is not Report:
             kind = contract
         schema = answer_schema(kind)
-        native = node.native or not offers  # where there is nothing to choose, the answer is all there is
+        native = node.native or not box.offers  # where there is nothing to choose, the answer is all there is
         if not native:
-            system, schema = json_instructions(system, offers), json_schema(offers, schema)
-        specs = tuple(offer.spec for offer in offers.values()) if native else ()
-        visit.talk = Talk(log, system, view, offers, specs, schema, kind, native)
+            system, schema = json_instructions(system, box.offers), json_schema(box.offers, schema)
+        fixed = len(system) + len(schema) + (box.size if native else 0)
+        visit.talk = Talk(
+            path_text(visit.path),
+            log,
+            system,
+            view,
+            box.offers,
+            box.specs if native else (),
+            schema,
+            kind,
+            native,
+            fixed,
+        )
         log.active = node.name
         return True
 
@@ -176,7 +187,7 @@ class Agents(Wishes):
             self._answered(visit, decided.text)
             return
         calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
-        said = ThreadMessage("assistant", decided.text, calls, source=path_text(visit.path))
+        said = ThreadMessage("assistant", decided.text, calls, source=talk.source)
         talk.turn_said.append(said)
         talk.finding = decided.text.strip() or talk.finding
         trouble = self.make_wishes(visit, calls)
@@ -204,6 +215,7 @@ class Agents(Wishes):
         """See what is left to do in a turn: tools, reports, questions, a transfer, the next call of the model."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has a turn
+        self.start_next_in_line(visit)
         if any(wish.under_way for wish in talk.wishes):
             if not visit.flying:
                 self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
@@ -322,10 +334,9 @@ class Agents(Wishes):
         if problem:
             self._send_back(visit, text, problem)
             return
-        source = path_text(visit.path)
-        talk.turn_said.append(ThreadMessage("assistant", text, source=source))
+        talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
         self._commit_turn(visit)
-        talk.log.finals[node.name] = (source, output)
+        talk.log.finals[node.name] = (talk.source, output)
         self._own_done(visit)
         self.complete(visit, output)
 
@@ -361,7 +372,9 @@ class Agents(Wishes):
         talk, node = visit.talk, visit.station.node
         assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has answered
         if talk.repairs >= node.repairs:
-            times = f" It was told so {talk.repairs} times." if talk.repairs else ""
+            times = (
+                f" It was told so {'once' if talk.repairs == 1 else f'{talk.repairs} times'}." if talk.repairs else ""
+            )
             shown_path, code = path_text(visit.path), "contract"
             if text:
                 error: Exception = ContractError(f"the answer of {shown_path!r} does not fit: {problem}.{times}")
@@ -371,7 +384,7 @@ class Agents(Wishes):
             return
         talk.repairs += 1
         if text:
-            talk.turn_said.append(ThreadMessage("assistant", text, source=path_text(visit.path)))
+            talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
         ask = f"Your answer was not accepted: {capped(problem, 2_000).rstrip('.')}. Answer again."
         talk.turn_said.append(ThreadMessage("user", ask, source="graphflow"))
         self._next_turn(visit)
@@ -420,6 +433,8 @@ class Agents(Wishes):
     def cancel_agent(self, visit: Visit, closing: Closing) -> None:
         """Cancel an agent with all that it has under way."""
         under_way = visit.closing
+        if under_way is closing:
+            return  # a late scope inside another is met twice
         if under_way is not None and under_way is not closing and under_way.outstanding:
             self.wait_for(under_way, closing)
         else:
@@ -427,14 +442,12 @@ class Agents(Wishes):
         closing.after.append(lambda: self.end_cancelled(visit))
 
     def _stop(self, visit: Visit, closing: Closing) -> None:
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has begun
         for state in visit.batch:
             if state.frame is not None and not state.done:
                 self.cancel_child(state.frame, closing)
         for question in [name for name, asked in self.questions.items() if asked.visit is visit]:
             del self.questions[question]
-        for wish in talk.wishes:
+        for wish in visit.talk.wishes if visit.talk is not None else ():
             self.drop_timer(wish.timer)
         for command in visit.due or ():
             key = getattr(command, "key", "")
@@ -457,4 +470,3 @@ class Agents(Wishes):
         visit.standing = Standing.ENDED
         closing.outstanding -= 1
         self.proceed(closing)
-

@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
-from graphflow.nodes.agent import ASK, TRANSFER, Agent, first_sentence, generated_names
+from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names, said_of
 from graphflow.nodes.client import ModelReply, ToolSpec
 from graphflow.nodes.schemas import schema_text
 from graphflow.nodes.tools import AskUser, Tool
@@ -55,7 +55,21 @@ class Offer(NamedTuple):
 Offers = Mapping[str, Offer]
 
 
-def offers_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> Offers:
+class Toolbox(NamedTuple):
+    """What an agent is offered.
+
+    Attributes:
+        offers: by the names of the tools.
+        specs: these, as its model sees them.
+        size: how long they are, in characters.
+    """
+
+    offers: Offers
+    specs: tuple[ToolSpec, ...]
+    size: int
+
+
+def toolbox_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> Toolbox:
     """Return what an agent is offered where it stands: its tools, as far as they are allowed, its team, its peers.
 
     Args:
@@ -63,12 +77,19 @@ def offers_of(station: Station, about: Mapping[str, Station], allowed: frozenset
         about: the stations of the graph, for what is known of the team.
         allowed: the names of the tools that it may use, or None for all.
     """
-    if station.offers is None:
-        station.offers = _offers(station, about)
-    offers: Offers = station.offers
+    if station.toolbox is None:
+        station.toolbox = _packed(_offers(station, about))
+    found: Toolbox = station.toolbox
     if allowed is None:
-        return offers
-    return {name: offer for name, offer in offers.items() if offer.kind != "tool" or name in allowed}
+        return found
+    offers = found.offers.items()
+    return _packed({name: offer for name, offer in offers if offer.kind != "tool" or name in allowed})
+
+
+def _packed(offers: Offers) -> Toolbox:
+    specs = tuple(offer.spec for offer in offers.values())
+    size = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in specs)
+    return Toolbox(offers, specs, size)
 
 
 def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
@@ -90,8 +111,7 @@ def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
 
 
 def _about(station: Station) -> str:
-    node = station.node
-    text = node.description or first_sentence(getattr(node, "instructions", ""))
+    text = said_of(station.node)
     return f" {text.rstrip('.')}." if text else ""
 
 

@@ -14,7 +14,7 @@ from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call, Delegate
 from graphflow.model.state import Message
-from graphflow.nodes.agent import Agent
+from graphflow.nodes.agent import Agent, said_of
 from graphflow.runtime.frames import Frames
 from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
 from graphflow.runtime.tables import CallState, Frame, Standing, Token, Trouble, Visit, Written
@@ -213,7 +213,7 @@ class Calls(Frames):
             return brief
         boundary = self.boundaries.get(edge)
         if boundary is None:
-            about = frame.tables.stations[str(edge.target)].node.description
+            about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
             boundary = f"Only what {edge.target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
             boundary += f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."
@@ -280,7 +280,6 @@ class Calls(Frames):
             return
         visit.batch = ()
         self.reenter(visit, tuple(Message(state.call.to, state.report) for state in batch))
-
 
     def _batch_failed(self, visit: Visit, trouble: Trouble) -> None:
         """Let an attempt fail on what its callees brought; an agent's tools may still be under way."""

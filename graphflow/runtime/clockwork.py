@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from decimal import Decimal
 from typing import cast
 
 from graphflow.events import (
@@ -17,12 +18,24 @@ from graphflow.events import (
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import names
-from graphflow.nodes.client import ModelReply
+from graphflow.nodes.client import ModelReply, Usage
 from graphflow.nodes.function import FunctionNode
-from graphflow.runtime.commands import CallModel, CallTool, CancelBody, Command, DropTimer, GoOn, RefuseEffect, StartBody
+from graphflow.runtime.commands import (
+    CallModel,
+    CallTool,
+    CancelBody,
+    Command,
+    DropTimer,
+    GoOn,
+    RefuseEffect,
+    StartBody,
+)
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import ONE_RUN, TOKENS, USD, Amount, Amounts, Meter, amounts_of
 from graphflow.runtime.tables import Frame, Standing, Visit, Waiting
+
+EFFECTS = (GoOn, CallModel, CallTool)
+"""The commands that let an effect begin, and `GoOn` a sleep end."""
 
 ACTIVE = frozenset({Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING})
 
@@ -47,7 +60,7 @@ class Clockwork(Core):
         A body that waits for a reservation too goes on without one, unless with an effect: what it waits for may be
         waiting for that slot.
         """
-        effect = isinstance(command, GoOn | CallModel | CallTool) and command.key in visit.flying
+        effect = isinstance(command, EFFECTS) and command.key in visit.flying
         if visit.slot or (not effect and any(waiting.visit is visit for waiting in self.unfunded)):
             self.commands.append(command)
         elif visit.due is not None:
@@ -249,13 +262,11 @@ class Clockwork(Core):
 
     def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
         """Spend an effect's counts, reserve its tokens and money, and say that it has started."""
-        meter = visit.token.frame.meter
-        counts, reserved = _parted(wanted)
-        meter.spend(counts)
-        if any(reserved):
-            meter.reserve(reserved)
+        counts = wanted[:TOKENS]
+        tokens, usd = wanted[TOKENS], wanted[USD]
+        visit.token.frame.meter.start(counts, int(tokens), usd)
         self._attribute(visit, counts)
-        visit.flying[key] = reserved
+        visit.flying[key] = (0, 0, 0, 0, tokens, usd)
         self.decisions.append(EffectStarted(visit.path, visit.turn, key, name, cost))
 
     def settle_unused(self, visit: Visit, key: str) -> None:
@@ -303,16 +314,18 @@ class Clockwork(Core):
             self.slots += 1
             visit.slot = True
 
-    def _settle_effect(self, visit: Visit, key: str, usage: Budget | None) -> None:
-        reserved: Amounts = visit.flying.pop(key)
-        meter = visit.token.frame.meter
-        if any(reserved):
-            meter.release(reserved)
-        used = reserved if usage is None else (0, 0, 0, 0, *amounts_of(usage)[TOKENS:])
-        if any(used):
-            meter.spend(used)
-            self._attribute(visit, used)
-            self.decisions.append(Spent(visit.path, Budget(tokens=int(used[TOKENS]), usd=used[USD] or None)))
+    def _settle_effect(self, visit: Visit, key: str, usage: Usage | Budget | None) -> None:
+        tokens, usd = visit.flying.pop(key)[TOKENS:]
+        used_tokens, used_usd = tokens, usd
+        if isinstance(usage, Usage):
+            used_tokens, used_usd = usage.input_tokens + usage.output_tokens, usage.usd or 0
+        elif usage is not None:
+            used_tokens, used_usd = usage.tokens or 0, usage.usd or 0
+        visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
+        if used_tokens or used_usd:
+            self._attribute(visit, (0, 0, 0, 0, used_tokens, used_usd))
+            spent = Budget.checked(None, None, None, None, used_tokens, Decimal(used_usd) if used_usd else None)
+            self.decisions.append(Spent(visit.path, spent))
 
     def drop_effects(self, visit: Visit) -> None:
         """Settle the effects that an attempt left in flight: nobody knows what they used, so all they reserved."""
@@ -321,10 +334,17 @@ class Clockwork(Core):
 
     def _attribute(self, visit: Visit, amounts: Amounts) -> None:
         frame = visit.token.frame
-        frame.spent = [a + b for a, b in zip(frame.spent or [0, 0, 0, 0, 0, 0], amounts, strict=True)]
-        where = "/".join(names(visit.path))
-        old = self.spent_by_node.get(where, [0, 0, 0, 0, 0, 0])
-        self.spent_by_node[where] = [a + b for a, b in zip(old, amounts, strict=True)]
+        if not visit.where:
+            visit.where = "/".join(names(visit.path))
+        if frame.spent is None:
+            frame.spent = [0, 0, 0, 0, 0, 0]
+        node = self.spent_by_node.get(visit.where)
+        if node is None:
+            node = self.spent_by_node[visit.where] = [0, 0, 0, 0, 0, 0]
+        for dimension, amount in enumerate(amounts):
+            if amount:
+                frame.spent[dimension] += amount
+                node[dimension] += amount
 
     # --- waiting for funds ---
 
@@ -385,17 +405,10 @@ class Clockwork(Core):
                 blocked.append(waiting)
 
 
-def _usage_of(fact: EffectFinished) -> Budget | None:
+def _usage_of(fact: EffectFinished) -> Usage | Budget | None:
     """Return what an effect used: what it said, or what its reply says."""
     reply = fact.result
-    if fact.usage is not None or not isinstance(reply, ModelReply) or reply.usage is None:
-        return fact.usage
-    return Budget(tokens=reply.usage.input_tokens + reply.usage.output_tokens, usd=reply.usage.usd)
-
-
-def _parted(wanted: Amounts) -> tuple[Amounts, Amounts]:
-    """Part amounts into counts, spent at once, and tokens and money, reserved."""
-    return (*wanted[:TOKENS], 0, 0), (0, 0, 0, 0, *wanted[TOKENS:])
+    return reply.usage if type(reply) is ModelReply and fact.usage is None else fact.usage
 
 
 def _compete(waiting: Waiting, visit: Visit, wanted: Amounts) -> bool:

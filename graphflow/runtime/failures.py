@@ -9,6 +9,7 @@ from graphflow.events import CancelRequested, Failure, RunEnded, RunStatus
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import names, parse_path, path_text
 from graphflow.model.state import Message
+from graphflow.nodes.agent import Agent
 from graphflow.runtime.commands import CancelBody, EndRun
 from graphflow.runtime.core import Core
 from graphflow.runtime.ledger import ONE_RUN, RETRIES, RUNS, Amount
@@ -135,7 +136,7 @@ class Failures(Core):
         if owner is None:
             self.finish("exhausted", reason)
         elif frame.is_node:
-            report = _at_a_bound(frame.offers, reason)
+            report = at_a_bound(frame.offers, reason)
             self.close_frame(frame, report)
             self.call_done(owner, frame.call, report)
         else:
@@ -266,12 +267,14 @@ class Failures(Core):
             self._cancel_inner(inner, closing)
             return
         visit = token.visit
-        if visit is None or visit.standing is Standing.ENDED:
-            if visit is not None and visit.talk is not None and visit.closing is not None:
-                self.cancel_agent(visit, closing)  # what it had under way is being cancelled already
+        if visit is None:
             return
-        if visit.talk is not None and visit.standing in (Standing.RUNNING, Standing.SUSPENDED, Standing.PAUSED):
-            self.cancel_agent(visit, closing)
+        if isinstance(visit.station.node, Agent):
+            under_way = visit.closing is not None  # what it had under way is being cancelled already
+            if under_way or visit.standing in (Standing.RUNNING, Standing.SUSPENDED, Standing.PAUSED):
+                self.cancel_agent(visit, closing)
+                return
+        if visit.standing is Standing.ENDED:
             return
         match visit.standing:
             case Standing.RUNNING:
@@ -414,7 +417,7 @@ def _blamed(token: Token, scope: Scope, trouble: Trouble) -> str:
     return scope.path[-1].name if len(scope.path) > depth else "START"  # a bound of the edge out of the fork
 
 
-def _at_a_bound(offers: tuple[Report, ...], reason: Reason) -> Report:
+def at_a_bound(offers: tuple[Report, ...], reason: Reason) -> Report:
     """Return the report of a callee that a bound stopped: partial if its own callees have found something."""
     if not offers:
         return Report.failed(reason)

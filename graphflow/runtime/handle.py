@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import time
 from collections import deque
@@ -37,11 +38,12 @@ from graphflow.model.frozen import Json
 from graphflow.model.ids import new_run_id, parse_path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.runtime.clock import RealClock
+from graphflow.runtime.failures import at_a_bound
 from graphflow.runtime.ledger import budget_of
 from graphflow.runtime.result import Question, Result, Spending
 
 if TYPE_CHECKING:
-    from graphflow.runtime.runner import Runner
+    from graphflow.runtime.runner import Runner, Spawn
 
 C = TypeVar("C", bound=Context)
 
@@ -55,7 +57,7 @@ class Run(Generic[C]):
         run_id: the run's id.
     """
 
-    def __init__(self, graph: Graph[C], first: RunStarted, runner: Runner, host: _Host) -> None:
+    def __init__(self, graph: Graph[C], first: RunStarted, runner: Runner, host: Spawn) -> None:
         """Take the parts; `start` makes them."""
         self.run_id = first.run
         self._graph, self._runner, self._host = graph, runner, host
@@ -85,7 +87,7 @@ class Run(Generic[C]):
 
     def _begin(self, fact: Fact) -> None:
         self._session = session = anyio.Event()
-        self._host(lambda: self._run_session(session, fact))
+        self._host(lambda: self._run_session(session, fact), session.set)
 
     async def _run_session(self, session: anyio.Event, fact: Fact) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
@@ -168,6 +170,8 @@ class Run(Generic[C]):
         report = output if isinstance(output, Report) else None
         if report is None and ended.status == "failed" and ended.reason is not None:
             report = Report.failed(ended.reason)
+        if ended.status == "exhausted" and ended.reason is not None and fold.root is not None:
+            report = at_a_bound(fold.root.offers, ended.reason)
         return Result(
             ended.status, ended.reason, output, fold.context, report, self.questions, tuple(fold.troubles),
             tuple(fold.refusals), self.spent, self.run_id, fold.thread, fold.active,
@@ -230,29 +234,36 @@ class Run(Generic[C]):
         return f"<Run {self.run_id!r} of {self._graph.name!r}>"
 
 
-_Host = Callable[[Callable[[], Awaitable[None]]], None]
-
-
-def _host() -> _Host:
+def _host() -> Spawn:
     """Return what starts a task that belongs to no other task, so that a run can be left from anywhere."""
     trio = sys.modules.get("trio")  # a run on trio has imported it already
     if trio is not None and trio.lowlevel.in_trio_run():
 
-        def spawn(fn: Callable[[], Awaitable[None]]) -> None:
-            trio.lowlevel.spawn_system_task(fn, context=copy_context())
+        def spawn(fn: Callable[[], Awaitable[None]], then: Callable[[], object]) -> None:
+            async def main() -> None:
+                try:
+                    await fn()
+                finally:
+                    then()
+
+            trio.lowlevel.spawn_system_task(main, context=copy_context())
 
         return spawn
     import asyncio
 
     tasks: set[asyncio.Task[None]] = set()
 
-    def create(fn: Callable[[], Awaitable[None]]) -> None:
+    def create(fn: Callable[[], Awaitable[None]], then: Callable[[], object]) -> None:
         async def main() -> None:
             await fn()
 
+        def done(task: asyncio.Task[None]) -> None:
+            tasks.discard(task)
+            then()
+
         task = asyncio.get_running_loop().create_task(main())
         tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task.add_done_callback(done)
 
     return create
 
@@ -299,11 +310,12 @@ def start(
             chosen, graph.name, fingerprint, context, _merged(graph.budget, budget), max_parallel,
             before is not None, time.time(), earlier,
         )  # fmt: skip
+        spawn = _host()
         runner = Runner(
             graph, chosen, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
-            resources=resources, keep=keep,
+            resources=resources, keep=keep, spawn=spawn,
         )  # fmt: skip
-        return Run(graph, first, runner, _host())
+        return Run(graph, first, runner, spawn)
 
     return _Starting(make, graph.fingerprint if journal is not None else None)
 
@@ -382,6 +394,8 @@ async def run(
 async def _to_the_end(starting: _Starting[C]) -> Result[C]:
     starting.keep = False  # nobody will iterate
     async with starting as running:
+        if anyio.current_effective_deadline() == -math.inf:  # the caller is cancelled already: no body runs
+            running.cancel()
         return await running.result()
 
 
@@ -447,4 +461,4 @@ def _merged(own: Budget | None, given: Budget | None) -> Budget:
     for name in (*ADDITIVE, "seconds"):
         replaced = getattr(given, name) if given is not None else None
         chosen[name] = replaced if replaced is not None else getattr(own, name, None)
-    return Budget(**chosen)
+    return Budget.checked(**chosen)

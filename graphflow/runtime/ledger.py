@@ -109,6 +109,28 @@ class Meter:
         """Take a promise back."""
         self.reserve(tuple(-amount for amount in amounts))
 
+    def start(self, counts: Amounts, tokens: int, usd: Amount) -> None:
+        """Count what starts: its counts are spent, its tokens and money reserved."""
+        for meter in self.chain():
+            spent, reserved = meter.spent, meter.reserved
+            for dimension, amount in enumerate(counts):
+                if amount:
+                    spent[dimension] += amount
+            reserved[TOKENS] += tokens
+            if usd:
+                reserved[USD] += usd
+
+    def settle(self, tokens: int, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
+        """Take back what was reserved, and count what was used."""
+        for meter in self.chain():
+            spent, reserved = meter.spent, meter.reserved
+            reserved[TOKENS] -= tokens
+            spent[TOKENS] += used_tokens
+            if usd:
+                reserved[USD] -= usd
+            if used_usd:
+                spent[USD] += used_usd
+
     def open_split(self, path: Path, grant: Budget) -> Meter:
         """Split an account off for a child; its grant stands here as reserved until `close_split`."""
         self.reserve(amounts_of(grant))
@@ -152,7 +174,7 @@ def amounts_of(budget: Budget | None) -> Amounts:
 
 def budget_of(amounts: Sequence[Amount | None]) -> Budget:
     """Return amounts as a budget; None is no bound."""
-    return Budget(**dict(zip(ADDITIVE, amounts, strict=True)))  # type: ignore[arg-type]  # by name
+    return Budget.checked(*amounts)  # type: ignore[arg-type]  # in order
 
 
 def least_free(snapshot: Snapshot) -> Budget:

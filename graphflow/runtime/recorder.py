@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -49,13 +50,17 @@ class Recorder:
         self.seq = 0
         self._clock, self._journal = clock, journal
         self._listeners = dict(enumerate(listeners))
-        self._lock = anyio.Lock()
         self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
         self._early: list[Fact] = []  # what people want of a session that has not begun
         self._recording = False
         self._stopping = False
         self._news: list[anyio.Event] = []
         self._awake: int = 0
+
+    @functools.cached_property
+    def _lock(self) -> anyio.Lock:
+        """One record at a time is stored; a run without a journal has no need of it."""
+        return anyio.Lock()
 
     @property
     def _ended(self) -> bool:
@@ -107,11 +112,11 @@ class Recorder:
     def record_soon(self, fact: Fact) -> None:
         """Record from where nothing can be awaited."""
         tasks = self._tasks()
-        if tasks is None or self._stopping:
+        if not self._in_session() or self._stopping:
             self._put_off(fact)
         elif self._journal is None:
             self.record_now(fact)
-        else:
+        elif tasks is not None:
             self._soon.append(fact)
             self._awake += 1
             tasks.start_soon(self._flush, self._journal)
@@ -125,7 +130,8 @@ class Recorder:
 
     def _put_off(self, fact: Fact) -> None:
         """Keep what people want for the next session; nothing else is recorded between sessions."""
-        if isinstance(fact, AnswerGiven | CancelRequested):
+        once = isinstance(fact, CancelRequested) and fact not in self._early
+        if once or isinstance(fact, AnswerGiven):
             self._early.append(fact)
 
     def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
@@ -212,6 +218,10 @@ class Recorder:
 
     def _active(self) -> float:
         """Return the active seconds since the run began (timekeeper)."""
+        raise NotImplementedError
+
+    def _in_session(self) -> bool:
+        """Tell whether facts are taken now (runner)."""
         raise NotImplementedError
 
     def _tasks(self) -> TaskGroup | None:

@@ -85,7 +85,8 @@ class Result(Generic[C_co]):
         reason: why it is not completed, or None.
         output: what reached END, or None.
         context: the root's context as it was last committed.
-        report: the output if it is a report, a failed report if the run failed, else None.
+        report: the output if it is a report; what was found, as partial, if a bound ended the run; a failed report if
+            the run failed; else None.
         questions: what a waiting run asks.
         failures: what was collected or reported as failed on the way.
         refused: what a bound refused on the way: calls, hops, retries, effects. It does not make a run partial.

@@ -3,17 +3,20 @@
 Each scope of the walk has a task group of its own, hosted by a task in the group around it. Inside a group, workers
 take bodies one after the other: a body that never waits costs no task, and when one does wait, another worker takes
 over. Bodies return facts and never raise into a group, so that no ExceptionGroup arises.
+
+The task of a session is the first worker. The host of the outermost group is a task of its own, made when something
+waits for the first time: a session in which nothing does needs no group.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-import math
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import Context as ContextVars
 from contextvars import copy_context
 from typing import Any
@@ -69,6 +72,11 @@ Work = StartBody | AskHook | CallModel | CallTool
 WORK = frozenset({StartBody, AskHook, CallModel, CallTool})
 """The commands that a worker takes."""
 
+Spawn = Callable[[Callable[[], Awaitable[None]], Callable[[], object]], None]
+"""Starts a task that belongs to no other; the second function is called when it has ended, or never begun."""
+
+_CALLS = (CallModel, CallTool)
+
 _CANCELLED = Failure("cancelled", "it was cancelled", (), "cancelled")
 
 THREADS = 40
@@ -111,6 +119,7 @@ class Runner(Timekeeper):
         before: Before | None,
         resources: Sequence[object],
         keep: bool,
+        spawn: Spawn,
     ) -> None:
         """Begin before the first fact.
 
@@ -123,12 +132,13 @@ class Runner(Timekeeper):
             before: asked before each visit.
             resources: what `step.resource` finds.
             keep: whether records are kept for an iterator over the events.
+            spawn: starts a task that belongs to no other.
         """
         super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep)
         self.resources = tuple(resources)
         self.thread = threading.get_ident()
         self.errors: dict[Path, BaseException] = {}
-        self._before = before
+        self._before, self._spawn = before, spawn
         self._context = copy_context()
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._bodies: dict[Path, Body] = {}
@@ -140,8 +150,8 @@ class Runner(Timekeeper):
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._over: anyio.Event | None = None  # set when the session has nothing left to do
         self._host_task: Any = None  # asyncio's
-        self._threads = anyio.CapacityLimiter(THREADS)
-        self._unlimited = anyio.CapacityLimiter(math.inf)
+        self._host_gone: anyio.Event | None = None  # set when the host has ended that the first worker called
+        self._first: anyio.CancelScope | None = None  # around what the first worker does
 
     # --- sessions ---
 
@@ -154,11 +164,68 @@ class Runner(Timekeeper):
             facts = self._early
 
     async def _session(self, facts: Sequence[Fact]) -> None:
-        root = self._groups[0]
-        self._host_task = current_task()
-        self._over = over = anyio.Event()
+        self._over = anyio.Event()
         self._stopping = False
         self._go_on()
+        try:
+            if self._journal is None:
+                await self._begin(facts)
+            else:
+                await self._be_host(facts)
+        finally:
+            self._groups[0].takers = 0
+            self._first = self._host_gone = self._host_task = None
+            self._resting_since = self._clock.now()
+            self._over = None
+            self._tell()
+
+    async def _begin(self, facts: Sequence[Fact]) -> None:
+        """Be the first worker of a session; whatever waits is hosted by another task, called when it is needed."""
+        root, over = self._groups[0], self._over
+        assert over is not None  # noqa: S101 - the session has begun
+        root.takers = 1
+        try:
+            for fact in facts:
+                self.record_now(fact)
+            if self.fold.ended is not None:
+                self._finish()
+            await self._work(root, first=True)
+        finally:  # also when this task is cancelled, as when its loop ends
+            if not over.is_set():
+                self._call_host()
+            if self._host_gone is not None:
+                await self._left_by_host(self._host_gone)
+
+    @staticmethod
+    async def _left_by_host(gone: anyio.Event) -> None:
+        with anyio.CancelScope(shield=True):
+            try:
+                await gone.wait()
+            except cancelled_classes():  # the loop ends: the host hears of that too, and sees to the end of the run
+                await gone.wait()
+                raise
+
+    def _call_host(self) -> None:
+        """See that the session has a host, before anything waits."""
+        root = self._groups[0]
+        if not root.hosted:
+            root.hosted = True
+            self._host_gone = anyio.Event()
+            self._spawn(self._host_session, self._host_gone.set)
+
+    async def _host_session(self) -> None:
+        try:
+            await self._be_host(())
+        except cancelled_classes():
+            raise
+        except BaseException as error:  # noqa: BLE001 - it ends the run, and is raised there
+            self._crashed(error)
+
+    async def _be_host(self, facts: Sequence[Fact]) -> None:
+        """Keep the outermost group open until the session has nothing left to do."""
+        root, over = self._groups[0], self._over
+        assert over is not None  # noqa: S101 - the session has begun
+        self._host_task = current_task()
         try:
             async with anyio.create_task_group() as tasks:
                 root.tasks, root.hosted = tasks, True
@@ -166,18 +233,24 @@ class Runner(Timekeeper):
                     await self.record(fact)
                 if self.fold.ended is not None:
                     self._finish()
+                self._take_up(root, tasks)
                 if self._timers and not over.is_set():
-                    self._need_timer_task()  # those that the last session left
+                    self._need_timer_task()  # those that were set before, or that the last session left
                 try:
                     await over.wait()
                 except BaseException as error:  # whoever runs this session wants it to stop
                     await self._stop("its host", error)
                     raise
         finally:
-            root.tasks, root.hosted, root.takers = None, False, 0
-            self._resting_since = self._clock.now()
-            self._over = None
-            self._tell()
+            root.tasks, root.hosted = None, False
+
+    def _take_up(self, group: Group, tasks: TaskGroup) -> None:
+        """Start what had to wait for a group's tasks."""
+        for child in group.children:
+            tasks.start_soon(self._host, child)
+        group.children.clear()
+        if group.ready and not group.takers:
+            self._need_worker(group)
 
     async def _stop(self, by: str, error: BaseException) -> None:
         """Cancel the run and wait for its end, whatever else is being cancelled."""
@@ -210,6 +283,12 @@ class Runner(Timekeeper):
         root = self._groups[0]
         if root.tasks is not None:
             root.tasks.cancel_scope.cancel()
+        if self._first is not None:
+            self._first.cancel()
+
+    def _in_session(self) -> bool:
+        """Tell whether facts are taken now."""
+        return self._over is not None and (self._journal is None or self._groups[0].tasks is not None)
 
     def _tasks(self) -> TaskGroup | None:
         """Return the task group of the session, while there is one."""
@@ -260,7 +339,7 @@ class Runner(Timekeeper):
 
     def _push(self, group: Group, command: Work) -> None:
         self._awake += 1
-        if isinstance(command, CallModel | CallTool):
+        if isinstance(command, _CALLS):
             self._calling.setdefault(command.path, {})[command.key] = None
         group.ready.append(command)
         if not group.takers:
@@ -290,10 +369,8 @@ class Runner(Timekeeper):
         try:
             async with anyio.create_task_group() as tasks:
                 group.tasks = tasks
-                for child in group.children:
-                    tasks.start_soon(self._host, child)
-                group.children.clear()
                 group.takers += 1
+                self._take_up(group, tasks)
                 await self._work(group)
                 if group.number in self._groups and not self._stopping:
                     await group.closed.wait()
@@ -302,14 +379,18 @@ class Runner(Timekeeper):
 
     # --- workers ---
 
-    async def _work(self, group: Group) -> None:
+    async def _work(self, group: Group, *, first: bool = False) -> None:
         """Take what is ready, one after the other, until nothing is; the caller has counted this taker."""
         done = False
         try:
-            while not done:
+            while not done and self.crash is None:
                 with anyio.CancelScope() as scope:
+                    if first:
+                        self._first = scope  # no group is around it that a crash could cancel
                     done = await self._take(group, scope)
         except cancelled_classes():
+            if self.crash is None:
+                self._hand_over(group)
             raise
         except BaseException as error:  # noqa: BLE001 - whatever escapes here ends the run, and is raised there
             self._crashed(error)
@@ -332,12 +413,14 @@ class Runner(Timekeeper):
                     return False
             turns += 1
             if turns % TURNS == 0:
+                self._call_host()
                 await anyio.lowlevel.checkpoint()
         group.takers -= 1
         return True
 
     def _hand_over(self, group: Group) -> None:
         """This worker is about to wait: let another take what is ready."""
+        self._call_host()
         group.takers -= 1
         if group.ready and not group.takers:
             self._need_worker(group)
@@ -435,9 +518,15 @@ class Runner(Timekeeper):
 
     def _is_hosts(self, error: BaseException) -> bool:
         """Tell whether a cancellation is that of the task that runs this session, such as when a loop ends."""
-        if self._host_task is None:
-            return isinstance(error, anyio.get_cancelled_exc_class())
-        return bool(self._host_task.cancelling())
+        *_, asyncios = cancelled_classes()
+        if not isinstance(error, asyncios):
+            return True  # trio's own: no scope of ours was cancelled
+        return self._host_task is not None and bool(self._host_task.cancelling())
+
+    @functools.cached_property
+    def _threads(self) -> anyio.CapacityLimiter:
+        """The places of the sync bodies of this run; made when the first of them runs."""
+        return anyio.CapacityLimiter(THREADS)
 
     async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], timeout: float | None) -> Any:
         body.thread = True
@@ -446,7 +535,7 @@ class Runner(Timekeeper):
         if sniffio is not None:  # a worker thread runs no loop: a body may start one of its own there
             around.run(sniffio.current_async_library_cvar.set, None)
         # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
-        limiter = self._unlimited if timeout is not None else self._threads
+        limiter = self._threads if timeout is None else anyio.CapacityLimiter(1)
         try:
             return await anyio.to_thread.run_sync(lambda: around.run(fn), abandon_on_cancel=True, limiter=limiter)
         except cancelled_classes():
@@ -476,7 +565,7 @@ class Runner(Timekeeper):
                 found = await self._in_thread(call, call.start, timeout)
             else:
                 around = self._context.copy()
-                coroutine = around.run(lambda: as_coroutine(call.start()))
+                coroutine = as_coroutine(around.run(call.start))
                 over, item = self._stretch(call, around, coroutine)
                 if over:
                     found = item
@@ -506,9 +595,7 @@ class Runner(Timekeeper):
 
     async def _call_ended(self, call: AgentCall, found: Any, failure: Failure | None) -> None:
         command = call.command
-        await self.record(
-            EffectFinished(command.path, command.turn, command.attempt, command.key, found, failure)
-        )
+        await self.record(EffectFinished(command.path, command.turn, command.attempt, command.key, found, failure))
 
     @staticmethod
     def _stretch(call: AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:

@@ -268,6 +268,7 @@ class Visit:
     flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
     talk: Talk | None = None  # an agent's
+    where: str = ""  # the names of its path, once they are needed
 
 
 @dataclass(slots=True, eq=False)
@@ -333,6 +334,7 @@ class Talk:
     """An agent's visit: what it sees, what it has said, and the turn that it is in.
 
     Attributes:
+        source: the text of its path.
         log: the thread that it speaks in.
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
@@ -356,6 +358,7 @@ class Talk:
         reports: the reports of its team that are done, to offer too.
     """
 
+    source: str
     log: ThreadLog
     system: str
     view: Thread
@@ -364,7 +367,7 @@ class Talk:
     schema: str
     kind: Any
     native: bool
-    fixed: int = 0
+    fixed: int
     said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)
     wishes: list[Wish] = field(default_factory=_list)
@@ -377,11 +380,6 @@ class Talk:
     repairs: int = 0
     finding: str = ""
     reports: list[Report] = field(default_factory=_list)
-
-    def __post_init__(self) -> None:
-        """Measure once what every request has."""
-        tools = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in self.specs)
-        self.fixed = len(self.system) + len(self.schema) + tools
 
 
 class Waiting(NamedTuple):

@@ -16,11 +16,13 @@ from graphflow.events import Boundary
 from graphflow.model.contract import Brief, Report
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.state import Message
-from graphflow.model.thread import History, Thread, ThreadMessage, data, shown, view_of
+from graphflow.model.thread import History, Thread, ThreadMessage, data, shown, size_of, view_of
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
 from graphflow.runtime.frames import takes_text
 from graphflow.runtime.tables import Frame, Inbox, ThreadLog, Visit
+
+Ranges = tuple[tuple[int, int], ...]
 
 NOTHING_SAID = ThreadMessage("user", "Begin.")
 """What an agent is told when nobody has said anything: a model needs something to answer."""
@@ -40,29 +42,42 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
         Exception: whatever a history function of the user raises.
     """
     _greet(visit, log)
-    node, edge = visit.station.node, visit.edge
-    assert isinstance(node, Agent)  # noqa: S101 - only agents have views
+    edge = visit.edge
     owner = visit.token.frame.owner
     called = edge.name.kind == "delegate" and visit.token.frame.is_node and owner is not None
-    history: History = node.history if edge.history is None else edge.history
+    history: History = _policy(visit, log)
     source = log
     if called and owner is not None:
         source = (owner.talk.log if owner.talk is not None else thread_above(owner.token)) or ThreadLog()
-    items = tuple(source.items)
-    crossing, positions = _crossing(items, history, log, visit.inbox)
-    log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
+    crossing: Thread = ()
+    positions: Iterable[int] = ()
+    known = len(source.items)
+    if history != "note" and known:
+        crossing, positions = _crossing(tuple(source.items), history, log, visit.inbox)
+        log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
     arrived = _arrivals(visit, log, crossing)
     if visit.token.note:
         arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
         visit.token.note = ""
     view = _put_together(log, crossing, arrived, called=called, chosen=callable(history))
-    size = sum(message.size for message in view)
-    crossed = set(positions)
-    if source is log and any(message is log.user for message in view):
-        crossed.add(log.user_at)
-    dropped = set(range(len(items))) - crossed
-    boundary = Boundary(visit.path, edge.name, _ranges(crossed), _ranges(dropped), size, granted)
-    return Entry(view, boundary)
+    crossed = [*positions]
+    if source is log and log.user_at not in crossed and any(message is log.user for message in view):
+        crossed.append(log.user_at)
+    ranges = _ranges(crossed)
+    size = sum(map(size_of, view))
+    return Entry(view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted))
+
+
+def _policy(visit: Visit, log: ThreadLog) -> History:
+    """Return the policy of the edge; where it has none, that of the agent, who by default knows its own chat."""
+    edge, node = visit.edge, visit.station.node
+    if edge.history is not None:
+        return edge.history
+    assert isinstance(node, Agent)  # noqa: S101 - only agents have views
+    if node.history is not None:
+        return node.history
+    continues = edge.name.source is None and edge.name.kind != "escalate" and log.user_at > 0
+    return "full" if continues else "note"
 
 
 def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
@@ -77,7 +92,9 @@ def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> 
 
 def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
     """Leave out of a summary what stands in the view as it is: what the user said, and what arrives."""
-    arriving = {log.finals[sent.source][0] for sent in inbox if log.finals.get(sent.source, ("", None))[1] is sent.value}
+    arriving = {
+        log.finals[sent.source][0] for sent in inbox if log.finals.get(sent.source, ("", None))[1] is sent.value
+    }
     kept: list[ThreadMessage] = []
     for message in reversed(items):
         if message is log.user:
@@ -111,7 +128,9 @@ def _greet(visit: Visit, log: ThreadLog) -> None:
         text = first_text(visit.token.context)
         if not text:
             return
-        message = ThreadMessage("user", data("brief", asker, text), source=asker) if asker else ThreadMessage("user", text)
+        message = (
+            ThreadMessage("user", data("brief", asker, text), source=asker) if asker else ThreadMessage("user", text)
+        )
     log.user, log.user_at = message, len(log.items)
     log.items.append(message)
 
@@ -121,15 +140,19 @@ def _asker(frame: Frame) -> str:
     around: Frame | None = frame
     while around is not None and around.owner is not None:
         if around.is_node:
-            return path_text(around.owner.path)
+            owner = around.owner
+            return path_text(owner.path) if owner.talk is None else owner.talk.source
         around = around.owner.token.frame
     return ""
 
 
 def brief_text(brief: BaseModel) -> str:
     """Write a brief for its reader, a line for each field that says something."""
-    said = {name: getattr(brief, name) for name in type(brief).model_fields}
-    return "\n".join(f"{name}: {_joined(value)}" for name, value in said.items() if value not in (None, "", ()))
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else _joined(value)}"
+        for name, value in brief.__dict__.items()
+        if value not in (None, "", ())
+    )
 
 
 def _joined(value: Any) -> str:
@@ -151,13 +174,14 @@ def first_text(context: Any) -> str:
 
 def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     """Return what arrived and does not stand in what crosses; what the thread does not have yet is put into it."""
+    inbox = [message for message in visit.inbox if not isinstance(message.value, Brief)]  # what the frame was asked
+    if not inbox:
+        return ()
     frame = visit.token.frame
     said = {message.source for message in crossing if message.role == "assistant"}
     calls = {call.id for message in crossing for call in message.calls}
     found: list[ThreadMessage] = []
-    for message in visit.inbox:
-        if isinstance(message.value, Brief):
-            continue  # it is what the frame was asked
+    for message in inbox:
         label = path_text((*frame.path, Segment(message.source)))
         made = ThreadMessage("user", data(_kind(visit, message), label, shown(message.value)), source=label)
         if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
@@ -181,7 +205,7 @@ def _kind(visit: Visit, message: Message) -> str:
     return "report" if isinstance(message.value, Report) else "message"
 
 
-def _ranges(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
+def _ranges(positions: Iterable[int]) -> Ranges:
     """Write positions as ranges, both ends included: a record must not grow with the thread."""
     made: list[list[int]] = []
     for position in sorted(positions):
@@ -191,3 +215,15 @@ def _ranges(positions: Iterable[int]) -> tuple[tuple[int, int], ...]:
             made.append([position, position])
     return tuple((first, last) for first, last in made)
 
+
+def _between(ranges: Ranges, count: int) -> Ranges:
+    """Return the ranges of the positions below `count` that lie in none of some ranges."""
+    made: list[tuple[int, int]] = []
+    start = 0
+    for first, last in ranges:
+        if first > start:
+            made.append((start, first - 1))
+        start = last + 1
+    if start < count:
+        made.append((start, count - 1))
+    return tuple(made)

@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -24,12 +24,15 @@ from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Offer, as_plain_text, problems_text
 from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
-from graphflow.runtime.ledger import TOKENS, USD, Amounts, Meter
+from graphflow.runtime.ledger import TOKENS, USD, Amount, Amounts, Meter
 from graphflow.runtime.tables import Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.watching import normal
 
 WRONG_NAMES = 3
 """How many wrong names in a row fail an agent."""
+
+SOMETHING: Final = Decimal("1e-9")
+"""What must be left of the money for a call whose price nobody knows; it is not reserved."""
 
 ONE_TOOL: Amounts = (0, 0, 1, 0, 0, 0)
 ONE_TOOL_AGAIN: Amounts = (0, 0, 1, 1, 0, 0)
@@ -42,10 +45,11 @@ class Wishes(Core):
 
     def ask_model(self, visit: Visit) -> None:
         """Ask the model, when its call can be paid."""
-        wanted, turn = self._wanted(visit)[0], visit.turn
-        if not self.is_behind(visit, wanted) and self._asked(visit, turn, last=False):
-            return
-        if self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), wanted, "model"):
+        wanted, max_tokens = self._wanted(visit)
+        turn = visit.turn
+        if not self.is_behind(visit, wanted) and visit.token.frame.meter.refusing(wanted) is None:
+            self._send(visit, wanted, max_tokens)
+        elif self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), wanted, "model"):
             self.free_slot(visit)
         else:
             self._cannot_ask(visit, wanted)
@@ -55,25 +59,28 @@ class Wishes(Core):
         if not _is_at_work(visit, turn):
             return True  # it was cancelled
         wanted, max_tokens = self._wanted(visit)
-        if visit.token.frame.meter.refusing(wanted) is not None or self._broke(visit) is not None:
-            if last:
-                self._cannot_ask(visit, wanted)
-            return last
+        if visit.token.frame.meter.refusing(wanted) is None:
+            self._send(visit, wanted, max_tokens)
+            return True
+        if last:
+            self._cannot_ask(visit, wanted)
+        return last
+
+    def _send(self, visit: Visit, wanted: Amounts, max_tokens: int) -> None:
+        """Pay for a call of the model, and make its request."""
         talk, node = visit.talk, visit.station.node
         assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
-        cost = Budget(model_calls=1, tokens=int(wanted[TOKENS]), usd=wanted[USD] or None)
+        usd = 0 if wanted[USD] == SOMETHING else wanted[USD]
+        wanted = (*wanted[:USD], usd)
+        cost = Budget.checked(None, 1, None, None, int(wanted[TOKENS]), Decimal(usd) if usd else None)
         self.start_effect(visit, "model", "model", wanted, cost)
         messages = (*talk.view, *talk.said)
         request = ModelRequest(
-            node.name, path_text(visit.path), visit.turn, talk.system,
-            messages if talk.native else as_plain_text(messages), talk.specs, talk.schema, max_tokens,
-            "native" if talk.native else "json",
+            node.name, talk.source, visit.turn, talk.system, messages if talk.native else as_plain_text(messages),
+            talk.specs, talk.schema, max_tokens, "native" if talk.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
-        self.with_slot(
-            visit, CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
-        )
-        return True
+        self.with_slot(visit, CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group))
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
         """Return what a call of the model may cost at most, and how many tokens it may write for that."""
@@ -82,14 +89,18 @@ class Wishes(Core):
         reads = _estimate(talk)
         price: Price | None = getattr(node.model, "price", None)
         writes = node.max_tokens
-        for meter in visit.token.frame.meter.chain():
-            if meter.granted[TOKENS] is not None:
+        chain = tuple(visit.token.frame.meter.chain())
+        for meter in chain:
+            free = meter.free(TOKENS)
+            if free is not None and free < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
             if price is not None and price.output and meter.granted[USD] is not None:
                 money = Decimal(self._at_hand(meter, USD)) - reads * price.input
                 writes = min(writes, int(money / price.output))
         writes = max(writes, 1)
-        usd = Decimal(0) if price is None else reads * price.input + writes * price.output
+        usd: Amount = 0 if price is None else reads * price.input + writes * price.output
+        if not usd and any(meter.granted[USD] is not None and meter.spent[USD] > 0 for meter in chain):
+            usd = SOMETHING  # models here cost money, and this one does not say how much
         return (0, 1, 0, 0, reads + writes, usd), writes
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
@@ -102,18 +113,8 @@ class Wishes(Core):
         )
         return (meter.free(dimension) or 0) + held
 
-    @staticmethod
-    def _broke(visit: Visit) -> Meter | None:
-        """Return a meter whose money is gone: where a price is not known, only what is left can tell."""
-        for meter in visit.token.frame.meter.chain():
-            free = meter.free(USD)
-            if free is not None and free <= 0 and meter.spent[USD] > 0:
-                return meter
-        return None
-
     def _cannot_ask(self, visit: Visit, wanted: Amounts) -> None:
-        broke = self._broke(visit)
-        refusing = visit.token.frame.meter.refusing(wanted) or (None if broke is None else (broke, USD))
+        refusing = visit.token.frame.meter.refusing(wanted)
         assert refusing is not None  # noqa: S101 - it has just refused
         self.agent_bound(visit, self.refused_by(visit, *refusing, f"a call of the model of {visit.station.name!r}"))
 
@@ -200,13 +201,12 @@ class Wishes(Core):
         for position, wish in enumerate(talk.wishes):
             if wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
                 self.start_tool(visit, position)
-        self._start_next_in_line(visit)
         asks = [position for position, wish in enumerate(talk.wishes) if wish.kind == "ask"]
         talk.calls = asks
         if asks:
             self.ask_team(visit, [_call_of(talk.wishes[position]) for position in asks])
 
-    def _start_next_in_line(self, visit: Visit) -> None:
+    def start_next_in_line(self, visit: Visit) -> None:
         """Start the next sequential tool, when the last one has ended."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
@@ -259,6 +259,11 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         wish = talk.wishes[position]
+        over = self._over_limit(visit, wish)
+        if over:  # others came first while it waited
+            wish.under_way = False
+            self._not_run(visit, wish, over)
+            return True
         wanted = _tool_costs(wish)
         if visit.token.frame.meter.refusing(wanted) is not None:
             if last:
@@ -270,7 +275,7 @@ class Wishes(Core):
         if not wish.attempt:
             talk.used[tool.name] = talk.used.get(tool.name, 0) + 1
         key = f"{position}.{wish.attempt}" if wish.attempt else str(position)
-        cost = Budget(tool_calls=1, retries=1) if wish.attempt else Budget(tool_calls=1)
+        cost = Budget.checked(None, None, 1, 1 if wish.attempt else None, None, None)
         self.start_effect(visit, key, tool.name, wanted, cost)
         if tool.timeout is not None:
             wish.due = self.at + tool.timeout
@@ -289,19 +294,30 @@ class Wishes(Core):
         assert refusing is not None  # noqa: S101 - it has just refused
         reason = self.refused_by(visit, *refusing, f"a call of the tool {wish.call.name!r}")
         wish.under_way = False
-        if wish.failure is not None:
-            self._tool_failed(visit, wish, wish.failure, f" (after {wish.attempt} attempts; {reason.text})")
-        else:
-            wish.result, wish.failed = f"not executed: {reason.text} Answer with what you have.", True
+        self._not_run(visit, wish, reason.text)
 
-    def _against(self, visit: Visit, wish: Wish) -> str:
-        """Say what speaks against a tool call: a limit of the agent or the tool, or a rule that denies it."""
+    def _not_run(self, visit: Visit, wish: Wish, why: str) -> None:
+        """Answer a call that something refuses: one more attempt of a tool that has failed, or the first."""
+        if wish.failure is not None:
+            self._tool_failed(visit, wish, wish.failure, f" (after {wish.attempt} attempts; {why})")
+        else:
+            wish.result, wish.failed = f"not executed: {why} Answer with what you have.", True
+
+    @staticmethod
+    def _over_limit(visit: Visit, wish: Wish) -> str:
+        """Say which limit of the agent or the tool a call is over; "" if none."""
         talk, node, tool = visit.talk, visit.station.node, wish.tool
         assert talk is not None and isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
         if talk.tools_run >= node.max_tool_calls:
-            return f"the limit of {node.max_tool_calls} tool calls is reached. Answer with what you have."
-        if tool.max_calls is not None and talk.used.get(tool.name, 0) >= tool.max_calls:
-            return f"{tool.name} may be called {tool.max_calls} times, and has been. Answer with what you have."
+            return f"the limit of {node.max_tool_calls} tool calls is reached."
+        if not wish.attempt and tool.max_calls is not None and talk.used.get(tool.name, 0) >= tool.max_calls:
+            return f"{tool.name} may be called {tool.max_calls} times, and has been."
+        return ""
+
+    def _against(self, visit: Visit, wish: Wish) -> str:
+        """Say why a rule denies a tool call; "" if none does."""
+        node, tool = visit.station.node, wish.tool
+        assert isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
         denies = (*visit.token.frame.denies, *(() if node.deny is None else (node.deny,)))
         for deny in denies:
             try:
@@ -340,7 +356,7 @@ class Wishes(Core):
         if failure is None:
             wish.result, wish.failed = capped(str(fact.result)), False
             self.new_evidence(visit.token, f"{tool.name}: {wish.result}")
-        elif wish.attempt < tool.retries and talk.tools_run < self._most_tools(visit):
+        elif wish.attempt < tool.retries:
             wish.failure = failure
             wish.attempt += 1
             self._run_when_paid(visit, position)
@@ -348,7 +364,6 @@ class Wishes(Core):
             tried = f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""
             self._tool_failed(visit, wish, failure, tried)
         if _is_at_work(visit, fact.turn):
-            self._start_next_in_line(visit)
             self.settle_turn(visit)
 
     def _tool_failed(self, visit: Visit, wish: Wish, failure: Failure, tried: str) -> None:
@@ -361,11 +376,6 @@ class Wishes(Core):
             self.break_off(visit, trouble._replace(reason=reason))
         else:
             wish.result, wish.failed = _failed_text(tool, failure) + tried, True
-
-    @staticmethod
-    def _most_tools(visit: Visit) -> int:
-        node = visit.station.node
-        return node.max_tool_calls if isinstance(node, Agent) else 0
 
     def raised(self, visit: Visit, failure: Failure) -> Trouble:
         """Make the failure of a node of what its model or its tool raised."""
@@ -410,9 +420,7 @@ class Wishes(Core):
         if visit.standing is not Standing.RUNNING:
             self.busy += 1
             visit.standing = Standing.RUNNING
-        if tool.sequential:
-            self._start_next_in_line(visit)
-        else:
+        if not tool.sequential:  # which has its turn in the line
             self.start_tool(visit, position)
 
 
@@ -464,7 +472,11 @@ def _failed_text(tool: Tool, failure: Failure) -> str:
 
 
 def _shown_arguments(wish: Wish) -> str:
-    return capped(", ".join(f"{name}={shown(value)}" for name, value in wish.arguments.items()), 400)
+    values = (
+        (name, json.dumps(value, ensure_ascii=False) if isinstance(value, str) else shown(value))
+        for name, value in wish.arguments.items()
+    )
+    return capped(", ".join(f"{name}={value}" for name, value in values), 400)
 
 
 def _thaw(value: Any) -> Any:
@@ -475,5 +487,7 @@ def _estimate(talk: Talk) -> int:
     """Guess how many tokens a request has: about four characters each."""
     size = talk.fixed
     for message in (*talk.view, *talk.said):
-        size += len(message.text) + 16 + sum(len(call.name) + len(call.arguments) + 16 for call in message.calls)
+        size += len(message.text) + 16
+        for call in message.calls:
+            size += len(call.name) + len(call.arguments) + 16
     return size // 4 + 1

@@ -301,10 +301,9 @@ def _entries_of(row: _Row, *, ascii: bool) -> list[_Entry]:
 def _asks_of(row: _Row) -> list[Ask]:
     """Return what a visit delegated; of those that control was handed to in the frame of a callee, the callee alone."""
     asks: dict[tuple[int, int], Ask] = {}
-    for inner in row.below.values():
-        if inner.segment.call is not None:
-            status = inner.report or inner.status
-            asks.setdefault(inner.segment.call, Ask(*inner.segment.call, inner.segment.name, status))
+    called = [(call, inner) for inner in row.below.values() if (call := inner.segment.call) is not None]
+    for call, inner in called:
+        asks.setdefault(call, Ask(*call, inner.segment.name, inner.report or inner.status))
     return list(asks.values())
 
 

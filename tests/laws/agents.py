@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
@@ -36,10 +36,13 @@ from graphflow import (
     ToolStep,
     Usage,
     last,
+    ping_pong,
+    repetition,
     tool,
 )
 from graphflow.model.ids import path_text
 from graphflow.nodes.client import Stream
+from graphflow.nodes.detect import Detector
 from graphflow.nodes.function import FunctionNode
 from tests.laws.acting import Mood, Part, Team, roll
 from tests.laws.teams import _Maker  # pyright: ignore[reportPrivateUsage] - agents stand in its blocks
@@ -64,6 +67,8 @@ class Temper(Mood):
         people: tools that need a person.
         lies: replies that use more than was reserved for them.
         loud: tools that may fail their agent, time out, and be tried again.
+        watched: whether graphs may have detectors.
+        limits: agents with rights, agents that deny, edges that grant.
     """
 
     agents: int = 65
@@ -74,10 +79,22 @@ class Temper(Mood):
     people: int = 15
     lies: int = 0
     loud: int = 25
+    watched: bool = True
+    limits: int = 12
 
 
 QUIET = Temper(
-    raises=0, pauses=0, sleeps=30, plain=0, policies=False, fail_fast=0, timeouts=False, bounds=False, people=0, loud=0
+    raises=0,
+    pauses=0,
+    sleeps=30,
+    plain=0,
+    policies=False,
+    fail_fast=0,
+    timeouts=False,
+    bounds=False,
+    people=0,
+    loud=0,
+    watched=False,
 )
 """Nothing in it gives timing a meaning."""
 
@@ -134,13 +151,13 @@ def random_crew(seed: int, temper: Temper | None = None) -> Crew:
     """A team with agents whose graph has no errors; some are tame, others break all the time."""
     if temper is None:
         temper = Temper(
-            raises=(0, 0, 3, 10)[roll(4, seed, "raises")],
-            fail_fast=(0, 50, 100)[roll(3, seed, "fail_fast")],
+            raises=(0, 0, 2, 10)[roll(4, seed, "raises")],
+            fail_fast=(0, 30, 100)[roll(3, seed, "fail_fast")],
             bounds=roll(2, seed, "bounds") == 0,
             size=(3, 8, 16)[roll(3, seed, "size")],
-            acts=(50, 80)[roll(2, seed, "acts")],
-            garbage=(0, 5, 5, 35)[roll(4, seed, "garbage")],
-            breaks=(0, 2, 12)[roll(3, seed, "breaks")],
+            acts=(60, 85)[roll(2, seed, "acts")],
+            garbage=(0, 3, 30)[roll(3, seed, "garbage")],
+            breaks=(0, 0, 2, 12)[roll(4, seed, "breaks")],
             fails=(5, 40)[roll(2, seed, "fails")],
             people=(5, 50)[roll(2, seed, "people")],
         )
@@ -292,7 +309,7 @@ def brings(crew: Crew, *where: object) -> object:
     dice = crew.dice("tool", *where)
     if dice.randrange(100) >= crew.temper.fails:
         words = f"{MARK} {where}"
-        return dice.choice((words, words, None, "", {"a": words}, "\ud800", words * 900))
+        return dice.choice((words, MARK, MARK, None, "", {"a": words}, "\ud800", words * 900))
     if dice.randrange(3):
         msg = f"{MARK} a tool raises"
         raise ValueError(msg)
@@ -343,7 +360,16 @@ class _CrewMaker(_Maker):
         bounds = super()._bounds(top=top)
         if self.recursive:
             bounds.setdefault("max_depth", 3)
+        if self.crew.temper.watched and self._one_in(2):
+            bounds["detect"] = [self._detector() for _ in range(self.dice.randint(1, 2))]
         return bounds
+
+    def _detector(self) -> Detector:
+        ways: tuple[Literal["warn", "note", "stop"], ...] = ("warn", "note", "stop")
+        then, limit = self.dice.choice(ways), self.dice.randint(1, 3)
+        if self._one_in(3):
+            return ping_pong(limit, then=then)
+        return repetition(limit, window=self.dice.choice((2, 20)), then=then)
 
     def _node(self, calls: tuple[str, ...] = (), handoffs: tuple[str, ...] = (), **options: Any) -> FunctionNode[Any]:
         temper, dice = self.crew.temper, self.dice
@@ -364,13 +390,13 @@ class _CrewMaker(_Maker):
             instructions=dice.choice(("", "Be brief.", self._instructions())),
             tools=_some_tools(self.crew, dice),
             output=output,
-            max_turns=dice.choice((1, 2, 3, 6)) if bounds else 6,
+            max_turns=dice.choice((1, 3, 5, 8)) if bounds else 8,
             max_tool_calls=dice.choice((0, 1, 3, 32)) if bounds else 99,
             repairs=dice.choice((0, 1, 1, 3)),
             history=self._history(),
             max_tokens=dice.choice((1, 30, 200)),
-            rights=dice.sample(POOL, 2) if self._one_in(8) else None,
-            deny=self._deny() if self._one_in(8) else None,
+            rights=dice.sample(POOL, 2) if dice.randrange(100) < temper.limits else None,
+            deny=self._deny() if dice.randrange(100) < temper.limits else None,
             **options,
         )
         self.crew.agents[name] = made
@@ -421,7 +447,7 @@ class _CrewMaker(_Maker):
             "share": dice.choice(("pool", "pool", "equal", 0.5)) if bounds else "pool",
             "timeout": dice.choice((0.3, 2.0)) if self.mood.timeouts and self._one_in(5) else None,
             "history": self._history(),
-            "grant": dice.sample(POOL, 1) if self._one_in(6) else (),
+            "grant": dice.sample(POOL, 1) if dice.randrange(100) < self.crew.temper.limits else (),
         }
         if isinstance(caller, Agent) and self._one_in(4):
             self.crew.briefs[caller.name] = options["brief"] = Task
