@@ -67,7 +67,7 @@ class Budget:
         put(self, "seconds", seconds)
 
     @classmethod
-    def checked(
+    def checked(  # noqa: PLR0917 - as amounts, in their order
         cls, node_runs: int | None, model_calls: int | None, tool_calls: int | None, retries: int | None,
         tokens: int | None, usd: Decimal | None, seconds: float | None = None,
     ) -> Budget:  # fmt: skip

@@ -6,7 +6,9 @@ names alone are only their projection for drawings and selectors.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import NamedTuple, NewType, TypeAlias
 
 RunId = NewType("RunId", str)
@@ -35,10 +37,14 @@ Path: TypeAlias = tuple[Segment, ...]
 
 def new_run_id() -> RunId:
     """Return a new id for a run; ids sort by time of creation where Python offers that."""
+    return RunId(str(_id_maker()()))
+
+
+@functools.cache
+def _id_maker() -> Callable[[], object]:
     import uuid
 
-    make = getattr(uuid, "uuid7", uuid.uuid4)  # sortable ids came with Python 3.14
-    return RunId(str(make()))
+    return getattr(uuid, "uuid7", uuid.uuid4)  # sortable ids came with Python 3.14
 
 
 def path_text(path: Path) -> str:

@@ -264,7 +264,7 @@ class Agents(Wishes):
                 wish.result = data("report", wish.source, shown(report))
             if isinstance(report, Report) and report.status == "done":
                 talk.reports.append(report)
-                self.new_evidence(visit.token, f"{report.finding} {report.evidence}")
+                self.new_evidence(visit.token, wish.key, f"{report.finding} {report.evidence}")
         visit.batch = ()
         self.settle_turn(visit)
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report

@@ -252,8 +252,8 @@ class Core:
         """Return the report that a callee owes its caller (frames)."""
         raise NotImplementedError
 
-    def new_evidence(self, token: Token, text: str) -> None:
-        """Note a result or a report for the detectors (watching)."""
+    def new_evidence(self, token: Token, key: tuple[str, ...], text: str) -> None:
+        """Note what a step has brought, for the detectors (watching)."""
         raise NotImplementedError
 
     def step_taken(self, token: Token, path: Path, key: tuple[str, ...], what: str) -> Any:

@@ -7,12 +7,13 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 from pydantic import TypeAdapter
 
@@ -39,11 +40,10 @@ from graphflow.model.ids import new_run_id, parse_path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.failures import at_a_bound
-from graphflow.runtime.ledger import budget_of
 from graphflow.runtime.result import Question, Result, Spending
 
 if TYPE_CHECKING:
-    from graphflow.runtime.runner import Runner, Spawn
+    from graphflow.runtime.runner import Runner
 
 C = TypeVar("C", bound=Context)
 
@@ -57,10 +57,10 @@ class Run(Generic[C]):
         run_id: the run's id.
     """
 
-    def __init__(self, graph: Graph[C], first: RunStarted, runner: Runner, host: Spawn) -> None:
+    def __init__(self, graph: Graph[C], first: RunStarted, runner: Runner) -> None:
         """Take the parts; `start` makes them."""
         self.run_id = first.run
-        self._graph, self._runner, self._host = graph, runner, host
+        self._graph, self._runner = graph, runner
         self._first: Fact | None = first
         self._session: anyio.Event | None = None
         self._ready: deque[Event] = deque()
@@ -82,12 +82,12 @@ class Run(Generic[C]):
         """Cancel what still runs, and wait until no task of the run is left."""
         if self._session is not None and not self._session.is_set():
             self.cancel("its caller" if error is not None else "leaving the run")
-        with anyio.CancelScope(shield=True):
-            await self._quiet()
+            with anyio.CancelScope(shield=True):
+                await self._quiet()
 
     def _begin(self, fact: Fact) -> None:
         self._session = session = anyio.Event()
-        self._host(lambda: self._run_session(session, fact), session.set)
+        _spawn(lambda: self._run_session(session, fact), session.set)
 
     async def _run_session(self, session: anyio.Event, fact: Fact) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
@@ -124,6 +124,7 @@ class Run(Generic[C]):
                 raise StopAsyncIteration
             else:
                 await self._runner.news().wait()
+                await anyio.lowlevel.checkpoint_if_cancelled()  # news that never end must not keep a cancellation off
         return ready.popleft()
 
     # --- the result ---
@@ -181,9 +182,13 @@ class Run(Generic[C]):
     def spent(self) -> Spending:
         """What the run has spent so far; the table by edge names what has closed."""
         fold = self._runner.fold
-        spent = Spending(budget_of(fold.total()), fold.spending, fold.spent_by_edge.copy)
+        spent = Spending(fold.total, fold.spending, fold.spent_by_edge.copy)
         if fold.ended is None or fold.ended.status == "waiting":
-            _ = spent.by_node, spent.by_edge  # made now: the run goes on, and what was given stays as it is
+            _ = (
+                spent.total,
+                spent.by_node,
+                spent.by_edge,
+            )  # made now: the run goes on, and what was given stays as it is
         return spent
 
     # --- people ---
@@ -234,38 +239,32 @@ class Run(Generic[C]):
         return f"<Run {self.run_id!r} of {self._graph.name!r}>"
 
 
-def _host() -> Spawn:
-    """Return what starts a task that belongs to no other task, so that a run can be left from anywhere."""
+def _spawn(fn: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], object]) -> None:
+    """Start a task that belongs to no other task, so that a run can be left from anywhere."""
     trio = sys.modules.get("trio")  # a run on trio has imported it already
     if trio is not None and trio.lowlevel.in_trio_run():
 
-        def spawn(fn: Callable[[], Awaitable[None]], then: Callable[[], object]) -> None:
-            async def main() -> None:
-                try:
-                    await fn()
-                finally:
-                    then()
+        async def main() -> None:
+            try:
+                await fn()
+            finally:
+                then()
 
-            trio.lowlevel.spawn_system_task(main, context=copy_context())
-
-        return spawn
+        trio.lowlevel.spawn_system_task(main, context=copy_context())
+        return
     import asyncio
 
-    tasks: set[asyncio.Task[None]] = set()
+    def done(task: asyncio.Task[None]) -> None:
+        _kept.discard(task)
+        then()
 
-    def create(fn: Callable[[], Awaitable[None]], then: Callable[[], object]) -> None:
-        async def main() -> None:
-            await fn()
+    task = asyncio.get_running_loop().create_task(fn())
+    _kept.add(task)
+    task.add_done_callback(done)
 
-        def done(task: asyncio.Task[None]) -> None:
-            tasks.discard(task)
-            then()
 
-        task = asyncio.get_running_loop().create_task(main())
-        tasks.add(task)
-        task.add_done_callback(done)
-
-    return create
+_kept: set[object] = set()
+"""The tasks that run: a loop of asyncio keeps none of them alive."""
 
 
 def start(
@@ -310,12 +309,11 @@ def start(
             chosen, graph.name, fingerprint, context, _merged(graph.budget, budget), max_parallel,
             before is not None, time.time(), earlier,
         )  # fmt: skip
-        spawn = _host()
         runner = Runner(
             graph, chosen, clock=clock or RealClock(), journal=journal, listeners=listeners, before=before,
-            resources=resources, keep=keep, spawn=spawn,
+            resources=resources, keep=keep, spawn=_spawn,
         )  # fmt: skip
-        return Run(graph, first, runner, spawn)
+        return Run(graph, first, runner)
 
     return _Starting(make, graph.fingerprint if journal is not None else None)
 
@@ -455,10 +453,15 @@ def _earlier(after: Result[Any]) -> Earlier:
     return Earlier(after.run_id, after.thread, after.active, spent.total, spent.by_node, spent.by_edge)
 
 
+NO_BOUND = Budget()
+
+
 def _merged(own: Budget | None, given: Budget | None) -> Budget:
     """Return the root's budget: the given dimensions in place of the graph's own."""
+    if given is None:
+        return NO_BOUND if own is None else own
     chosen: dict[str, Any] = {}
     for name in (*ADDITIVE, "seconds"):
-        replaced = getattr(given, name) if given is not None else None
+        replaced = getattr(given, name)
         chosen[name] = replaced if replaced is not None else getattr(own, name, None)
     return Budget.checked(**chosen)

@@ -37,7 +37,7 @@ class Question:
 
 
 class Spending:
-    """What a run spent; the tables are made when they are asked for.
+    """What a run spent; all of it is worked out when it is asked for.
 
     Attributes:
         total: over the whole tree.
@@ -45,10 +45,16 @@ class Spending:
         by_edge: inside each delegation or nested graph that has closed, by the edge that opened it.
     """
 
-    def __init__(self, total: Budget, nodes: Callable[[], Amounts], edges: Callable[[], Amounts]) -> None:
-        """Take the total, and what makes the tables."""
-        self.total = total
-        self._nodes, self._edges = nodes, edges
+    def __init__(
+        self, total: Callable[[], list[Amount]], nodes: Callable[[], Amounts], edges: Callable[[], Amounts]
+    ) -> None:
+        """Take what makes the total and the tables."""
+        self._total, self._nodes, self._edges = total, nodes, edges
+
+    @functools.cached_property
+    def total(self) -> Budget:
+        """What was spent over the whole tree."""
+        return budget_of(self._total())
 
     @functools.cached_property
     def by_node(self) -> FrozenDict[str, Budget]:

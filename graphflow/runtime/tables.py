@@ -303,6 +303,7 @@ class Wish:
         approved: whether a person has let it run.
         source: who the result is from, for a report.
         note: what the detectors want the agent to know.
+        key: how they tell it from other steps.
     """
 
     call: ToolCall
@@ -322,6 +323,7 @@ class Wish:
     approved: bool = False
     source: str = ""
     note: str = ""
+    key: tuple[str, ...] = ()
 
     @property
     def needs_person(self) -> bool:

@@ -16,7 +16,17 @@ from graphflow.events import Boundary
 from graphflow.model.contract import Brief, Report
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.state import Message
-from graphflow.model.thread import History, Thread, ThreadMessage, data, shown, size_of, view_of
+from graphflow.model.thread import (
+    History,
+    Last,
+    Thread,
+    ThreadMessage,
+    data,
+    paired,
+    shown,
+    size_of,
+    view_of,
+)
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
 from graphflow.runtime.frames import takes_text
@@ -59,7 +69,9 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     if visit.token.note:
         arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
         visit.token.note = ""
-    view = _put_together(log, crossing, arrived, called=called, chosen=callable(history))
+    after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
+    given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
+    view = _put_together(log, crossing, arrived, after=after, given=given)
     crossed = [*positions]
     if source is log and log.user_at not in crossed and any(message is log.user for message in view):
         crossed.append(log.user_at)
@@ -81,6 +93,9 @@ def _policy(visit: Visit, log: ThreadLog) -> History:
 
 
 def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
+    if isinstance(history, Last):  # what the user said crosses anyway
+        others = [index for index, message in enumerate(items) if message is not log.user][-history.count :]
+        return paired(items[index] for index in others), tuple(others)
     if history != "summary":
         return view_of(items, history)
     rest = _not_seen_anyway(items, log, inbox)
@@ -107,11 +122,10 @@ def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
     return tuple(reversed(kept))
 
 
-def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, called: bool, chosen: bool) -> Thread:
-    """Join what crosses, what the user said and what arrived; a policy of the user's own says itself what the user said."""
-    given = chosen and not called  # a callee's function looks at the thread of its caller
+def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
+    """Join what crosses, what the user said and what arrived."""
     asked = () if log.user is None or given or any(message is log.user for message in crossing) else (log.user,)
-    view = (*crossing, *asked, *arrived) if called else (*asked, *crossing, *arrived)
+    view = (*crossing, *asked, *arrived) if after else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
 
 

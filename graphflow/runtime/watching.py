@@ -24,16 +24,18 @@ class Watch:
         steps: the last steps, each with how much evidence there was then.
         evidence: how many different results and reports there were.
         known: these, shortened.
+        own: the steps that have brought evidence: what a step brings first is no news to itself.
         hops: how much evidence there was at each handoff.
     """
 
-    __slots__ = ("evidence", "hops", "known", "steps")
+    __slots__ = ("evidence", "hops", "known", "own", "steps")
 
     def __init__(self, window: int) -> None:
         """Begin with nothing seen."""
         self.steps: deque[tuple[Key, int]] = deque(maxlen=window)
         self.evidence = 0
         self.known: set[bytes] = set()
+        self.own: set[Key] = set()
         self.hops: list[int] = []
 
 
@@ -59,8 +61,8 @@ class Watching(Core):
         watch: Watch = counters.watch
         return watch
 
-    def new_evidence(self, token: Token, text: str) -> None:
-        """Note a result or a report; one that was not seen before begins every count anew."""
+    def new_evidence(self, token: Token, key: Key, text: str) -> None:
+        """Note what a step has brought; a result that was not seen before begins every count anew."""
         if not token.frame.tables.graph.detect:
             return
         watch = self._watch(token)
@@ -68,6 +70,7 @@ class Watching(Core):
         if known not in watch.known:
             watch.known.add(known)
             watch.evidence += 1
+            watch.own.add(key)
 
     def step_taken(self, token: Token, path: Path, key: Key, what: str) -> Sight:
         """Note a step, and tell what the detectors of repetition make of it."""
@@ -75,7 +78,7 @@ class Watching(Core):
         if not detectors:
             return NOTHING_SEEN
         watch = self._watch(token)
-        step = (key, watch.evidence)
+        step = (key, watch.evidence - (key in watch.own))
         watch.steps.append(step)
         sight = NOTHING_SEEN
         for found in detectors:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from graphflow.errors import UnknownTarget, UnknownTool
-from graphflow.events import EffectFinished, EffectStarted, Failure
+from graphflow.events import EffectFinished, Failure
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Approval, Brief, Reason
 from graphflow.model.frozen import FrozenDict
@@ -144,8 +144,8 @@ class Wishes(Core):
         for wish in talk.wishes:
             if wish.kind in ("tool", "ask"):
                 given = normal(shown(wish.arguments))
-                key = (wish.kind, visit.station.name, wish.call.name, given)
-                sight = self.step_taken(token, visit.path, key, f"{wish.call.name} with the same arguments")
+                wish.key = (wish.kind, visit.station.name, wish.call.name, given)
+                sight = self.step_taken(token, visit.path, wish.key, f"{wish.call.name} with the same arguments")
                 if sight.stop is not None:
                     stop: Reason = sight.stop
                     return stop
@@ -355,7 +355,7 @@ class Wishes(Core):
         talk.worked[tool.name] = talk.worked.get(tool.name, False) or failure is None
         if failure is None:
             wish.result, wish.failed = capped(str(fact.result)), False
-            self.new_evidence(visit.token, f"{tool.name}: {wish.result}")
+            self.new_evidence(visit.token, wish.key, f"{tool.name}: {wish.result}")
         elif wish.attempt < tool.retries:
             wish.failure = failure
             wish.attempt += 1

@@ -4,15 +4,29 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, cast
 
 import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphflow import Agent, Approval, Budget, Context, Graph, ModelReply, ModelRequest, ToolFailure, run_sync, start
+from graphflow import (
+    Agent,
+    Approval,
+    Budget,
+    Context,
+    Graph,
+    ModelReply,
+    ModelRequest,
+    Result,
+    ToolFailure,
+    run_sync,
+    start,
+)
 from graphflow.events import (
     AnswerGiven,
     Boundary,
@@ -35,6 +49,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.compiled import Edge
 from graphflow.model.ids import Path, path_text
+from graphflow.model.thread import Thread
 from graphflow.persistence.lines import event_json, read_event
 from graphflow.runtime.commands import CallModel, CallTool, CancelBody, CancelCall, Command
 from graphflow.runtime.core import failure_of
@@ -273,15 +288,15 @@ def test_every_call_is_answered_once_in_every_request(seed: int) -> None:
     driver = ran(seed)
 
     for _, request in driver.requests:
-        assert unanswered(request) == []
+        assert whole(request.messages) == []
 
 
-def unanswered(request: ModelRequest) -> list[str]:
+def whole(thread: Thread) -> list[str]:
     """Say which calls are not answered once, and which results have no call."""
     wanted: list[str] = []
     seen: list[str] = []
     wrong: list[str] = []
-    for message in request.messages:
+    for message in thread:
         if message.role == "tool":
             if not wanted or message.answers != wanted.pop(0):
                 wrong.append(f"{message.answers!r} is answered where it was not called")
@@ -292,6 +307,62 @@ def unanswered(request: ModelRequest) -> list[str]:
         seen += [call.id for call in message.calls]
     wrong += [f"{id_!r} stands {count} times" for id_, count in Counter(seen).items() if count > 1]
     return wrong + [f"{id_!r} has no result" for id_ in wanted]
+
+
+class Threads:
+    """Looks at the root's thread, and at what is said of what crosses to an agent."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[Path, int] = {}
+        self.before: Thread = ()
+
+    def __call__(self, driver: Driver, record: Record) -> None:
+        """Look at what a record has added."""
+        thread = driver.fold.thread
+        assert thread[: len(self.before)] == self.before
+        assert whole(thread) == []
+        self.before = thread
+        for decision in record.decisions:
+            if isinstance(decision, Boundary):
+                self.sizes[decision.path] = decision.bytes
+                ranges = sorted((*decision.crossed, *decision.dropped))
+                positions = [position for first, last in ranges for position in range(first, last + 1)]
+                assert positions == list(range(len(positions)))
+        for path, request in cast("CrewDriver", driver).requests:
+            size = self.sizes.pop(path, None)
+            if size is not None and request.turn == 0 and request.decision == "native":
+                assert sum(message.size for message in request.messages) == size
+        cast("CrewDriver", driver).requests.clear()
+
+
+@settings(max_examples=examples(2000))
+@given(SEEDS)
+def test_threads_only_grow_and_are_whole(seed: int) -> None:
+    """A thread only grows, its calls have their results, and each of its messages has crossed to an agent or has not."""
+    ran(seed, Threads())
+
+
+@settings(max_examples=examples(300))
+@given(SEEDS)
+def test_a_chat_goes_on(seed: int) -> None:
+    """A run after another goes on with its thread: what it had stays, and every call in it stays answered once."""
+    crew = random_crew(seed, CHATTY)
+    models = {cast("Mind", agent.model) for agent in crew.agents.values()}
+    results: list[Result[Book]] = []
+    with suppress(ValueError):  # of a model or a node; it ends a run and the chat
+        for number in range(3):
+            context = Book(task=f"message {number}")
+            results.append(run_sync(crew.graph, context, clock=ManualClock(), after=results[-1] if results else None))
+
+    for model in models:
+        for request in model.requests:
+            assert whole(request.messages) == []
+    for one, other in pairwise(results):
+        assert other.thread[: len(one.thread)] == one.thread
+        assert (other.spent.total.model_calls or 0) >= (one.spent.total.model_calls or 0)
+
+
+CHATTY = Temper(people=0, pauses=0, raises=0, breaks=0, bounds=False, size=6)
 
 
 @settings(max_examples=examples(1000))
@@ -310,7 +381,6 @@ class Rights:
     def __init__(self) -> None:
         self.edges: dict[tuple[Path, object], Edge] = {}
         self.allowed: set[str] = set()
-        self.ran = 0
 
     def __call__(self, driver: Driver, record: Record) -> None:
         """Remember over which edges frames were opened and what was approved, then look at what starts."""
@@ -322,7 +392,11 @@ class Rights:
                 compiled = activation(root, decision.path[:-1]).graph.compiled
                 edge = next(found for found in compiled.edges() if found.name == decision.edge)
                 self.edges[decision.path[:-1], decision.path[-1].call] = edge
-        for flight in cast("CrewDriver", driver).flights.values():
+        running = cast("CrewDriver", driver).flights.values()
+        tools = [flight.command for flight in running if isinstance(flight.command, CallTool)]
+        line = Counter(command.path for command in tools if command.tool.sequential)
+        assert set(line.values()) <= {1}, "sequential tools run at once"
+        for flight in running:
             if isinstance(flight.command, CallTool) and flight.started == record.seq:
                 self.look(root, flight.command)
 
@@ -345,17 +419,16 @@ class Rights:
         assert not any(deny(tool.name, command.arguments) for deny in denies)
         position = command.key.partition(".")[0]
         assert not tool.approval or f"{path_text(path)}?{command.turn}.{position}" in self.allowed
-        self.ran += 1
 
 
 @settings(max_examples=examples(2000))
 @given(SEEDS)
 def test_no_tool_runs_that_may_not(seed: int) -> None:
-    """A tool runs only with the rights of all above it or a grant, where nobody denies it, and approved if need be."""
-    ran(seed, Rights(), temper=STRICT_TEMPER)
+    """A tool runs only with the rights of all above it or a grant, where nobody denies it, approved, and in its turn."""
+    ran(seed, Rights(), temper=LIMITED)
 
 
-STRICT_TEMPER = Temper(people=40, garbage=3, breaks=1, raises=1, size=10, acts=85, limits=60)
+LIMITED = Temper(people=40, garbage=3, breaks=1, raises=1, size=10, acts=85, limits=60, bounds=False)
 
 
 # --- bounds and accounts ---------------------------------------------------------------------------------------------
@@ -442,7 +515,7 @@ class Overshoot:
 @given(SEEDS)
 def test_what_is_overspent_is_only_what_replies_took(seed: int) -> None:
     """A reply that uses more than was reserved is paid all the same, and nothing starts before that is made up for."""
-    ran(seed, Overshoot(), temper=Temper(lies=40, breaks=0, garbage=0))
+    ran(seed, Overshoot(), temper=Temper(lies=40, breaks=0, garbage=0, bounds=False))
 
 
 # --- facts and decisions ---------------------------------------------------------------------------------------------
@@ -517,7 +590,7 @@ def recorded(events: Sequence[Event]) -> list[Event]:
 
 # --- people, and the end by force ------------------------------------------------------------------------------------
 
-ASKING = Temper(people=70, pauses=15, raises=0, garbage=3, size=10)
+ASKING = Temper(people=70, pauses=15, raises=0, garbage=3, size=10, bounds=False)
 
 
 class Asking:
