@@ -144,7 +144,7 @@ class Station:
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
-    toolbox: Any = None
+    toolbox: Any = field(default=None, repr=False)  # it holds what instructions say
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge that leaves this node."""

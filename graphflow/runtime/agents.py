@@ -228,7 +228,7 @@ class Agents(Wishes):
                 self._ask_person(visit, position)
         if any(wish.result is None and wish.needs_person for wish in talk.wishes):
             self._wait_for_others(visit, Standing.PAUSED)
-        elif (chosen := next((wish for wish in talk.wishes if wish.result is None), None)) is not None:
+        elif (chosen := next((wish for wish in talk.wishes if wish.kind == "transfer"), None)) is not None:
             self._transfer(visit, talk.wishes.index(chosen))
         else:
             self._next_turn(visit)

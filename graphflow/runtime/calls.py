@@ -203,7 +203,7 @@ class Calls(Frames):
             allowed = rights if allowed is None else allowed & rights
         granted = frozenset(edge.contract.grant if edge.contract is not None else ())
         if allowed is not None:
-            frame.granted = granted - allowed
+            frame.granted = (outer.granted & allowed) | (granted - allowed)  # also by an edge further up
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 

@@ -90,12 +90,14 @@ class ThreadLog:
     user_at: int = -1
     noted: str = ""
     active: str | None = None
+    watch: Any = None  # what the detectors of the graph have seen in it
 
     def branch(self) -> ThreadLog:
-        """Return the thread of a branch: what it says stays in it."""
+        """Return the thread of a branch: what it says, and what is seen in it, stays in it."""
         return ThreadLog(
-            list(self.items), set(self.ids), dict(self.finals), self.user, self.user_at, self.noted, self.active
-        )
+            list(self.items), set(self.ids), dict(self.finals), self.user, self.user_at, self.noted, self.active,
+            None if self.watch is None else self.watch.branch(),
+        )  # fmt: skip
 
     def seen(self) -> Seen:
         """Return the thread as it stands."""
@@ -111,7 +113,6 @@ class Counters:
     total: int = 0
     handoffs: int = 0
     trail: list[str] = field(default_factory=_list)  # who handed over to whom, for the reason of a bound
-    watch: Any = None  # what the detectors of a graph have seen
 
 
 class Standing(enum.Enum):

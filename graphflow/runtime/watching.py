@@ -11,7 +11,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.ids import Path
 from graphflow.model.thread import capped, shown
 from graphflow.nodes.detect import Detector
-from graphflow.runtime.core import Core
+from graphflow.runtime.core import Core, thread_of
 from graphflow.runtime.tables import Inbox, Token
 
 Key = tuple[str, ...]
@@ -25,10 +25,11 @@ class Watch:
         evidence: how many different results and reports there were.
         known: these, shortened.
         own: the steps that have brought evidence: what a step brings first is no news to itself.
-        hops: how much evidence there was at each handoff.
+        trail: who handed over to whom.
+        hops: how much evidence there was when each of them was handed control; -1 where nobody handed it over.
     """
 
-    __slots__ = ("evidence", "hops", "known", "own", "steps")
+    __slots__ = ("evidence", "hops", "known", "own", "steps", "trail")
 
     def __init__(self, window: int) -> None:
         """Begin with nothing seen."""
@@ -36,7 +37,16 @@ class Watch:
         self.evidence = 0
         self.known: set[bytes] = set()
         self.own: set[Key] = set()
+        self.trail: list[str] = []
         self.hops: list[int] = []
+
+    def branch(self) -> Watch:
+        """Return what was seen before a branch parts."""
+        made = Watch(self.steps.maxlen or 1)
+        made.steps.extend(self.steps)
+        made.evidence, made.known, made.own = self.evidence, set(self.known), set(self.own)
+        made.trail, made.hops = list(self.trail), list(self.hops)
+        return made
 
 
 class Sight(NamedTuple):
@@ -54,11 +64,12 @@ class Watching(Core):
 
     @staticmethod
     def _watch(token: Token) -> Watch:
-        counters = token.counters
-        if counters.watch is None:
+        """Return what was seen in a token's thread: siblings do not see each other, whoever is first."""
+        log = thread_of(token)
+        if log.watch is None:
             window = max((found.window for found in token.frame.tables.graph.detect), default=0)
-            counters.watch = Watch(max(window, 1))
-        watch: Watch = counters.watch
+            log.watch = Watch(max(window, 1))
+        watch: Watch = log.watch
         return watch
 
     def new_evidence(self, token: Token, key: Key, text: str) -> None:
@@ -100,14 +111,18 @@ class Watching(Core):
         if not detectors:
             return NOTHING_SEEN
         watch = self._watch(token)
-        trail = [*token.counters.trail, target]
+        trail = watch.trail
+        if not trail or trail[-1] != path[-1].name:  # somebody took over who was handed nothing
+            trail.append(path[-1].name)
+            watch.hops.append(-1)
+        trail.append(target)
         watch.hops.append(watch.evidence)
         sight = NOTHING_SEEN
         for found in detectors:
             length = 2 * found.limit + 2  # so many names are `limit` rounds and one handoff more
             end = trail[-length:]
             to_and_fro = len(end) == length and end == end[:2] * (found.limit + 1) and end[0] != end[1]
-            if to_and_fro and watch.hops[-1] == watch.hops[-(length - 1)]:
+            if to_and_fro and watch.hops[-1] == watch.hops[1 - length]:
                 text = f"{end[0]!r} and {end[1]!r} hand over to each other, with no new evidence: {' '.join(end)}"
                 sight = self._detected(sight, found, path, text, float(found.limit))
         return sight

@@ -210,9 +210,15 @@ class Wishes(Core):
         """Start the next sequential tool, when the last one has ended."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        for position, wish in enumerate(talk.wishes):
-            if wish.kind != "tool" or not getattr(wish.tool, "sequential", False) or wish.needs_person:
-                continue
+        line = [
+            (position, wish)
+            for position, wish in enumerate(talk.wishes)
+            if isinstance(wish.tool, Tool) and wish.tool.sequential and wish.kind == "tool"
+        ]
+        line.sort(key=lambda item: isinstance(item[1].tool, Tool) and item[1].tool.approval)  # people come last
+        for position, wish in line:
+            if wish.needs_person and wish.result is None:
+                return
             if wish.result is None and not wish.under_way:
                 self.start_tool(visit, position)
             if wish.under_way:

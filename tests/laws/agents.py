@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from anyio.lowlevel import checkpoint
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from graphflow import (
     Agent,
-    Approval,
     AskUser,
     Brief,
     Human,
@@ -471,20 +470,3 @@ class _CrewMaker(_Maker):
         self.chains += [two.hands_off(one, last_one, max_hops=bound, history=self._history())]
         self.chains += [one >> out, two >> out, last_one >> out]
         return one, out
-
-
-# --- people -----------------------------------------------------------------------------------------------------------
-
-
-def answer_to(crew: Crew, question: str, schema: Any) -> object:
-    """What a person answers: a text, a number, or what becomes of a call, one with other arguments perhaps."""
-    dice = crew.dice("answer", question)
-    said = [f"{MARK} {question}", dice.randrange(9)]
-    edits = Approval.model_validate({"approve": True, "arguments": {"x": dice.choice((7, "many"))}})
-    tried = [edits, dice.choice((True, False, f"no, {MARK}")), *said] if dice.randrange(3) == 0 else [True, *said]
-    for value in tried if schema is not None else said:
-        try:
-            return TypeAdapter(schema).validate_python(value) if schema is not None else value
-        except ValidationError:
-            continue
-    raise AssertionError(question)

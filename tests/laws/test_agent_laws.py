@@ -13,6 +13,7 @@ from typing import Any, cast
 import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from graphflow import (
     Agent,
@@ -56,7 +57,7 @@ from graphflow.runtime.core import failure_of
 from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, fold_again
 from tests.laws.accounts import Tally
 from tests.laws.acting import roll
-from tests.laws.agents import MARK, QUIET, Crew, Mind, Temper, answer_to, brings, random_crew
+from tests.laws.agents import MARK, QUIET, Crew, Mind, Temper, brings, random_crew
 from tests.laws.bounds import activation, excesses, overruns
 from tests.laws.driver import Driver, World
 from tests.laws.teams import Book
@@ -145,6 +146,20 @@ class CrewDriver(Driver):
     def _answer(self, question: str) -> None:
         value = answer_to(self.crew, question, self.fold.questions[question].schema)
         self.give(AnswerGiven(question, value))
+
+
+def answer_to(crew: Crew, question: str, schema: Any) -> object:
+    """What a person answers: a text, a number, or what becomes of a call, one with other arguments perhaps."""
+    dice = crew.dice("answer", question)
+    said = [f"{MARK} {question}", dice.randrange(9)]
+    edits = Approval.model_validate({"approve": True, "arguments": {"x": dice.choice((7, "many"))}})
+    tried = [edits, dice.choice((True, False, f"no, {MARK}")), *said] if dice.randrange(3) == 0 else [True, *said]
+    for value in tried if schema is not None else said:
+        try:
+            return TypeAdapter(schema).validate_python(value) if schema is not None else value
+        except ValidationError:
+            continue
+    raise AssertionError(question)
 
 
 def world(crew: Crew, rng: random.Random) -> World:
@@ -338,7 +353,7 @@ class Threads:
 @settings(max_examples=examples(2000))
 @given(SEEDS)
 def test_threads_only_grow_and_are_whole(seed: int) -> None:
-    """A thread only grows, its calls have their results, and each of its messages has crossed to an agent or has not."""
+    """A thread only grows, its calls have their results, and each message has crossed to an agent or has not."""
     ran(seed, Threads())
 
 
@@ -424,7 +439,7 @@ class Rights:
 @settings(max_examples=examples(2000))
 @given(SEEDS)
 def test_no_tool_runs_that_may_not(seed: int) -> None:
-    """A tool runs only with the rights of all above it or a grant, where nobody denies it, approved, and in its turn."""
+    """A tool runs only with the rights of all above it or a grant, undenied, approved, and in its turn."""
     ran(seed, Rights(), temper=LIMITED)
 
 
