@@ -202,19 +202,18 @@ def programs() -> dict[str, Graph[Case]]:
 @pytest.mark.parametrize(
     ("name", "warnings"),
     [
-        pytest.param("support", [("over-budget", ()), ("same-description", ("desk", "billing", "shipping"))]),
+        pytest.param("support", [("over-budget", ())]),
         pytest.param(
             "company",
             [
                 ("no-budget", ()),
                 ("same-description", ("ceo", "research", "support")),
-                ("same-description", ("support", "desk", "billing", "shipping")),
             ],
         ),
-        pytest.param("chat", [("no-budget", ()), ("same-description", ("triage", "billing", "shipping"))]),
+        pytest.param("chat", [("no-budget", ())]),
         pytest.param("debate", [("no-budget", ())]),
         pytest.param("crawl", [("no-budget", ())]),
-        pytest.param("plan", [("no-budget", ()), ("same-description", ("execute", "billing", "shipping"))]),
+        pytest.param("plan", [("no-budget", ())]),
     ],
 )
 def test_teams_as_people_write_them_have_no_errors(name: str, warnings: list[tuple[str, tuple[str, ...]]]) -> None:
@@ -327,7 +326,7 @@ Named = TypeAliasType("Named", Closer | None)  # a name for a union, as `type` m
     ("output", "report"),
     [
         (None, Report), (None, Answer), (str, Report), (Color, Report), (Report, Report), (Closer, Report),
-        (Answer, Answer), (Report | None, Report), (int | Closer, Report), (Any, Answer),
+        (Answer, Answer), (Report | None, Report), (int | Closer, Report),
         (Annotated[Report, "checked"], Report), (Named, Report), (Literal["yes", "no"], Report), ("Later", Report),
     ],
 )  # fmt: skip

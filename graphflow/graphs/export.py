@@ -143,6 +143,8 @@ def _node(node: Node[Any], known: Mapping[int, Any], *, said: bool) -> Data:
         found["fn"] = {"version": node.version}
     if isinstance(node, Agent):
         found["tools"] = [_tool(tool) for tool in node.tools]
+        if isinstance(node.instructions, str):  # they may say what only its model may read
+            found["instructions"] = {"digest": _digest(node.instructions)}
     return found
 
 

@@ -57,14 +57,20 @@ def path_text(path: Path) -> str:
 
 
 def _segment_text(segment: Segment) -> str:
-    text = _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", segment.name)
-    if segment.visit != 1:
-        text += f":{segment.visit}"
-    if segment.lanes:
-        text += "~" + ".".join(map(str, segment.lanes))
-    if segment.call is not None:
-        text += f"@{segment.call[0]}.{segment.call[1]}"
+    name, visit, lanes, call = segment
+    text = _escaped(name)
+    if visit != 1:
+        text += f":{visit}"
+    if lanes:
+        text += "~" + ".".join(map(str, lanes))
+    if call is not None:
+        text += f"@{call[0]}.{call[1]}"
     return text
+
+
+@functools.lru_cache(maxsize=1024)
+def _escaped(name: str) -> str:
+    return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 _SEGMENT = re.compile(
@@ -102,7 +108,7 @@ def names(path: Path) -> tuple[str, ...]:
     >>> names(parse_path("team_a/call:2"))
     ('team_a', 'call')
     """
-    return tuple(segment.name for segment in path)
+    return tuple([segment.name for segment in path])  # a list: paths are short, and a generator costs more
 
 
 def selects(selector: tuple[str, ...], path: Path) -> bool:

@@ -49,10 +49,9 @@ class Usage:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        counts = (self.input_tokens, self.output_tokens)
         usd: object = self.usd
         money = usd is None or (isinstance(usd, Decimal) and usd.is_finite() and usd >= 0)
-        if not money or not all(type(count) is int and count >= 0 for count in counts):
+        if not money or not (_is_count(self.input_tokens) and _is_count(self.output_tokens)):
             msg = f"{self!r}: tokens are whole numbers of at least 0, usd is a Decimal of at least 0, or None."
             raise UsageError(msg)
 
@@ -116,13 +115,20 @@ class ModelReply:
             object.__setattr__(self, "calls", tuple(self.calls))
         text, calls, usage = cast("tuple[object, object, object]", (self.text, self.calls, self.usage))
         fits = isinstance(text, str) and isinstance(calls, tuple) and (usage is None or isinstance(usage, Usage))
-        if not fits or not all(_is_call(call) for call in self.calls):
+        if not fits or not all(map(_is_call, self.calls)):
             msg = f"{self!r}: text is a str, calls are ToolCalls with a str each, and usage is a Usage or None."
             raise UsageError(msg)
 
 
+def _is_count(count: object) -> bool:
+    return type(count) is int and count >= 0
+
+
 def _is_call(call: object) -> bool:
-    return isinstance(call, ToolCall) and all(isinstance(part, str) for part in (call.name, call.arguments, call.id))
+    if not isinstance(call, ToolCall):
+        return False
+    name, arguments, ident = cast("tuple[object, object, object]", (call.name, call.arguments, call.id))
+    return isinstance(name, str) and isinstance(arguments, str) and isinstance(ident, str)
 
 
 Stream = Callable[[str], None]

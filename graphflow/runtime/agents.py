@@ -33,7 +33,7 @@ from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Vi
 from graphflow.runtime.views import entry_of
 from graphflow.runtime.wishes import Wishes
 
-OWN = frozenset({Standing.QUEUED, Standing.RUNNING})
+OWN = (Standing.QUEUED, Standing.RUNNING)
 """Where an agent's visit has something of its own to do, and is counted as busy."""
 
 

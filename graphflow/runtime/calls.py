@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from graphflow.errors import ContractError, InvalidDelegate, UnknownTarget
 from graphflow.events import EdgeTaken, FrameOpened, Granted
@@ -115,15 +118,11 @@ class Calls(Frames):
         again = True
         while again and _awaits(visit, batch):
             again = False
-            equal = [
-                i for i, s in enumerate(batch)
-                if _is_ready(s, batch) and s.edge is not None and s.edge.contract is not None
-                and s.edge.contract.share == "equal"
-            ]  # fmt: skip
+            equal = [i for i, s in enumerate(batch) if _has_equal_share(s) and _is_ready(s, batch)]
             shares = dict(zip(equal, visit.token.frame.meter.shares(len(equal)), strict=True)) if equal else {}
             for position, state in enumerate(batch):
                 if _is_ready(state, batch):
-                    again = True
+                    again = visit.needy  # else nothing can be ready that is not yet
                     self._start_call(visit, position, shares.get(position))
         if _awaits(visit, batch):
             visit.undone = sum(not state.done for state in batch)
@@ -215,9 +214,7 @@ class Calls(Frames):
         if boundary is None:
             about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
-            boundary = f"Only what {edge.target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
-            boundary += f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."
-            self.boundaries[edge] = boundary
+            boundary = self.boundaries[edge] = _boundary(str(edge.target), about, report)
         return brief.model_copy(update={"boundary": boundary})
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
@@ -307,8 +304,21 @@ def _depth_limit(frame: Frame) -> float | None:
     return None
 
 
+@functools.lru_cache(maxsize=256)
+def _boundary(target: str, about: str, report: type[BaseModel]) -> str:
+    only = f"Only what {target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
+    return only + f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."
+
+
 def _is_ready(state: CallState, batch: tuple[CallState, ...]) -> bool:
-    return not state.done and not state.started and all(batch[need].done for need in state.needs)
+    if state.done or state.started:
+        return False
+    return not state.needs or all(batch[need].done for need in state.needs)
+
+
+def _has_equal_share(state: CallState) -> bool:
+    edge = state.edge
+    return edge is not None and edge.contract is not None and edge.contract.share == "equal"
 
 
 def _ordered_needs(outcome: Delegate, path: str) -> list[tuple[int, ...]]:

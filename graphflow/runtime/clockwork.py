@@ -37,7 +37,7 @@ from graphflow.runtime.tables import Frame, Standing, Visit, Waiting
 EFFECTS = (GoOn, CallModel, CallTool)
 """The commands that let an effect begin, and `GoOn` a sleep end."""
 
-ACTIVE = frozenset({Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING})
+ACTIVE = (Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING)
 
 
 class Clockwork(Core):

@@ -361,10 +361,12 @@ class Failures(Core):
         assert owner is not None  # noqa: S101 - the root's frame is added when somebody asks
         total = self._add_visits(frame, self.spent_by_node)
         outer = owner.token.frame
-        outer.spent = _sum(outer.spent, total)
+        if outer.spent is None:
+            outer.spent = _nothing()
+        _add(outer.spent, total)
         if frame.edge is not None:
             edge = "/".join((*names(outer.path), str(frame.edge)))
-            self.spent_by_edge[edge] = _sum(self.spent_by_edge.get(edge), total)
+            _add(self.spent_by_edge.setdefault(edge, _nothing()), total)
 
     def spending(self) -> dict[str, list[Amount]]:
         """Return what every node has spent so far, by the names of its path."""
@@ -381,7 +383,7 @@ class Failures(Core):
         total = _nothing()
         for frame in self.open_frames():
             if frame.owner is None or frame.grant is not None:
-                total = _sum(total, frame.meter.spent)
+                total = [a + b for a, b in zip(total, frame.meter.spent, strict=True)]
         return total
 
     def open_frames(self) -> list[Frame]:
@@ -430,8 +432,10 @@ def _nothing() -> list[Amount]:
     return [0, 0, 0, 0, 0, 0]
 
 
-def _sum(one: list[Amount] | None, other: list[Amount]) -> list[Amount]:
-    return [a + b for a, b in zip(one or _nothing(), other, strict=True)]
+def _add(total: list[Amount], amounts: list[Amount]) -> None:
+    for dimension, amount in enumerate(amounts):
+        if amount:
+            total[dimension] += amount
 
 
 def _inside(scope: Scope, around: Scope) -> bool:

@@ -12,7 +12,7 @@ for an escalation stand as reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -41,7 +41,7 @@ class Meter:
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("bounded", "granted", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("_chain", "bounded", "granted", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
@@ -50,18 +50,16 @@ class Meter:
         self.bounded = any(amount is not None for amount in self.granted)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
+        self._chain: tuple[Meter, ...] = (self,) if split or parent is None else (self, *parent.chain())
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
         granted = self.granted[dimension]
         return None if granted is None else granted - self.spent[dimension] - self.reserved[dimension]
 
-    def chain(self) -> Iterator[Meter]:
-        """Yield the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
-        meter: Meter | None = self
-        while meter is not None:
-            yield meter
-            meter = None if meter.split else meter.parent
+    def chain(self) -> tuple[Meter, ...]:
+        """Return the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
+        return self._chain
 
     def snapshot(self) -> Snapshot:
         """Return what every meter that counts here has spent and reserved, for `state.left`."""
@@ -71,26 +69,23 @@ class Meter:
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
-        for meter in self.chain():
+        for meter in self._chain:
             if meter.bounded:
                 for dimension, amount in enumerate(wanted):
-                    free = meter.free(dimension)
-                    if amount and free is not None and amount > free:
-                        return meter, dimension
+                    if amount:
+                        free = meter.free(dimension)
+                        if free is not None and amount > free:
+                            return meter, dimension
         return None
 
     def refusing_run(self) -> Meter | None:
         """Spend one node run; return the meter that refuses it instead, with nothing spent."""
-        meter: Meter | None = self
-        while meter is not None:
+        for meter in self._chain:
             granted = meter.granted[RUNS]
             if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
-            meter = None if meter.split else meter.parent
-        meter = self
-        while meter is not None:
+        for meter in self._chain:
             meter.spent[RUNS] += 1
-            meter = None if meter.split else meter.parent
         return None
 
     def spend(self, amounts: Amounts) -> None:

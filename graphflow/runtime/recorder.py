@@ -84,6 +84,7 @@ class Recorder:
             made = self._advance(self._soon.popleft())
             if made is not None:
                 entry, commands = made
+                assert entry is not None  # noqa: S101 - a journal takes them all
                 try:
                     await journal.append(self.run_id, entry)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
@@ -102,7 +103,7 @@ class Recorder:
         made = self._advance(fact)
         if made is not None:
             entry, commands = made
-            if self.records is not None or self._listeners:
+            if entry is not None:
                 self._recording = True
                 self._publish(entry)
                 self._recording = False
@@ -134,7 +135,8 @@ class Recorder:
         if once or isinstance(fact, AnswerGiven):
             self._early.append(fact)
 
-    def _advance(self, fact: Fact) -> tuple[Record, list[Command]] | None:
+    def _advance(self, fact: Fact) -> tuple[Record | None, list[Command]] | None:
+        """Advance the fold; return the record, if anybody takes it, and what is to be done."""
         if self._ended:
             return None
         if self._stopping:
@@ -149,7 +151,9 @@ class Recorder:
         except BaseException as error:  # noqa: BLE001 - out of a user's function; it passes unchanged
             self._crashed(error)
             return None
-        entry = Record(self.seq, at, fact, tuple(decisions))
+        entry = None
+        if self.records is not None or self._listeners or self._journal is not None:
+            entry = Record(self.seq, at, fact, tuple(decisions))
         self.seq += 1 + len(decisions)
         return entry, commands
 

@@ -6,7 +6,7 @@ elsewhere, such as the output of a function, is put into the thread by the first
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -73,7 +73,7 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
     view = _put_together(log, crossing, arrived, after=after, given=given)
     crossed = [*positions]
-    if source is log and log.user_at not in crossed and any(message is log.user for message in view):
+    if source is log and log.user_at not in crossed and _holds(view, log.user):
         crossed.append(log.user_at)
     ranges = _ranges(crossed)
     size = sum(map(size_of, view))
@@ -124,9 +124,14 @@ def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
 
 def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
     """Join what crosses, what the user said and what arrived."""
-    asked = () if log.user is None or given or any(message is log.user for message in crossing) else (log.user,)
+    asked = () if log.user is None or given or _holds(crossing, log.user) else (log.user,)
     view = (*crossing, *asked, *arrived) if after else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
+
+
+def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
+    """Tell whether a message itself stands among others, not only one that equals it."""
+    return id(wanted) in map(id, messages)
 
 
 def _greet(visit: Visit, log: ThreadLog) -> None:
@@ -134,10 +139,10 @@ def _greet(visit: Visit, log: ThreadLog) -> None:
     if log.user is not None:
         return
     frame = visit.token.frame
-    brief = next((message.value for message in visit.inbox if isinstance(message.value, Brief)), None)
+    briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
     asker = _asker(frame)
-    if brief is not None:
-        message = ThreadMessage("user", data("brief", asker, brief_text(brief)), source=asker)
+    if briefs:
+        message = ThreadMessage("user", data("brief", asker, brief_text(briefs[0])), source=asker)
     else:
         text = first_text(visit.token.context)
         if not text:
@@ -219,8 +224,10 @@ def _kind(visit: Visit, message: Message) -> str:
     return "report" if isinstance(message.value, Report) else "message"
 
 
-def _ranges(positions: Iterable[int]) -> Ranges:
+def _ranges(positions: Sequence[int]) -> Ranges:
     """Write positions as ranges, both ends included: a record must not grow with the thread."""
+    if len(positions) == 1:
+        return ((positions[0], positions[0]),)
     made: list[list[int]] = []
     for position in sorted(positions):
         if made and position == made[-1][1] + 1:

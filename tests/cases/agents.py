@@ -8,6 +8,7 @@ from graphflow import Agent, Context, Graph, ModelReply, ModelRequest, ThreadMes
 from graphflow.events import EdgeTaken, EffectStarted
 from graphflow.nodes.client import Stream
 from graphflow.testing import RuleModel, ScriptedModel, call
+from graphflow.testing.models import ScriptStep
 from tests.cases import helpers
 from tests.cases.helpers import Played
 
@@ -101,12 +102,12 @@ def tool_runs(played: Played[Any]) -> list[str]:
     return [body.name for body in played.of(EffectStarted) if body.key != "model"]
 
 
-def says(name: str, *steps: Any, **options: Any) -> Agent:
+def says(name: str, *steps: ScriptStep, **options: Any) -> Agent:
     """Make an agent with a script of its own."""
     return Agent(name, model=ScriptedModel(*steps), **options)
 
 
-def always(name: str, step: Any, **options: Any) -> Agent:
+def always(name: str, step: ScriptStep, **options: Any) -> Agent:
     """Make an agent whose model always says the same."""
     return Agent(name, model=Rules(otherwise=step), **options)
 
@@ -119,6 +120,16 @@ def numbered(tool_name: str, argument: str = "number") -> Any:
         return call(tool_name, **{argument: next(numbers)})
 
     return respond
+
+
+def last_text(request: ModelRequest) -> str:
+    """Say what was said last; a responder."""
+    return request.messages[-1].text
+
+
+def all_results(request: ModelRequest) -> str:
+    """Say what the calls have brought, in order; a responder."""
+    return str([text for text, _ in results_in(request.messages)])
 
 
 def asked(node: Any, number: int = -1) -> ModelRequest:

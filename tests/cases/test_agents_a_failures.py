@@ -7,12 +7,27 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from graphflow import END, START, Agent, AskUser, Context, Graph, Join, Result, State, Step, Tool, ToolStep, fork, node
+from graphflow import (
+    END,
+    START,
+    Agent,
+    AskUser,
+    Context,
+    Graph,
+    Join,
+    Result,
+    State,
+    Step,
+    Tool,
+    ToolStep,
+    fork,
+    node,
+    tool,
+)
 from graphflow import run as run_graph
-from graphflow import tool
 from graphflow.events import EffectFinished, EffectStarted, Emitted, Event, Warned
 from graphflow.testing import ManualClock, call
-from tests.cases.agents import Rules, Talk, asked, play, results_in, says, tool_runs
+from tests.cases.agents import Rules, Talk, asked, last_text, play, results_in, says, tool_runs
 
 # --- A9 --------------------------------------------------------------------------------------------------------------
 
@@ -169,7 +184,9 @@ async def tune(step: ToolStep, by: int = 1) -> str:
 
 def tuners() -> Graph[Talk]:
     """Two agents that share one tool, and use it at once."""
-    agents = [says(name, call("tune", f"id-{name}", by=by), lambda r: r.messages[-1].text, tools=[tune]) for name, by in (("a", 1), ("b", 10))]
+    agents = [
+        says(name, call("tune", f"id-{name}", by=by), last_text, tools=[tune]) for name, by in (("a", 1), ("b", 10))
+    ]
     return Graph("g", START >> tuple(agents) >> Join("j") >> END, context=Talk)
 
 

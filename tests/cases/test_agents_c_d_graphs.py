@@ -1,14 +1,30 @@
-"""Cases C1, C7, D3 and D9 with agents: loops, bounds on visits, names that begin alike, graphs of agents side by side."""
+"""Cases C1, C7, D3 and D9 with agents: loops, bounds on visits, names that begin alike, graphs side by side."""
 
 from typing import Annotated, Any
 
 import pytest
 
-from graphflow import END, START, Agent, Budget, Context, Graph, Join, Report, State, Supervisor, Update, append, fork, node, when
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Budget,
+    Context,
+    Graph,
+    Join,
+    Report,
+    State,
+    Supervisor,
+    Update,
+    append,
+    fork,
+    node,
+    when,
+)
 from graphflow.events import EffectStarted
 from graphflow.model.ids import names
 from graphflow.testing import call
-from tests.cases.agents import Talk, always, asked, handoffs, model_calls, play, requests_of, results_in, says
+from tests.cases.agents import Talk, always, asked, handoffs, model_calls, play, results_in, says
 
 
 class Debate(Context):
@@ -22,6 +38,11 @@ class Debate(Context):
 def more(state: State[Debate]) -> bool:
     """Hold until three rounds are over."""
     return state.context.rounds < 3
+
+
+def both(_: State[Debate]) -> tuple[str, ...]:
+    """Give the two sides."""
+    return ("bull", "bear")
 
 
 # --- C1 --------------------------------------------------------------------------------------------------------------
@@ -48,12 +69,19 @@ async def test_c1_agents_in_a_loop_meet_with_the_messages_of_their_round(shape: 
         graph = Graph("g", START >> gate >> (bull, bear) >> merge, again, context=Debate)
     elif shape == "map":
         lane = always("lane", lambda request: f"{request.messages[-1].text.splitlines()[1]} {_rounds(request)}")
-        lanes = gate.map(lane, over=lambda _: ("bull", "bear"), join=merge, max_items=2)
+        lanes = gate.map(lane, over=both, join=merge, max_items=2)
         graph = Graph("g", START >> gate, lanes, again, context=Debate)
     else:
         asks = [call("ask_bull", objective="?"), call("ask_bear", objective="?")]
         boss = says("boss", *[step for number in range(3) for step in (asks, f"boss {number}")], history=history)
-        graph = Graph("g", START >> gate >> boss >> merge, boss.delegates(bull, bear, max_hops=3), again, context=Debate, max_depth=1)
+        graph = Graph(
+            "g",
+            START >> gate >> boss >> merge,
+            boss.delegates(bull, bear, max_hops=3),
+            again,
+            context=Debate,
+            max_depth=1,
+        )
 
     played = await play(graph, Debate())
 
@@ -64,7 +92,9 @@ async def test_c1_agents_in_a_loop_meet_with_the_messages_of_their_round(shape: 
     if shape == "team":
         for number in range(3):
             results = results_in(asked(graph.nodes["boss"], 2 * number + 1).messages)[-2:]
-            assert [f"{who} {number}" in text for who, (text, _) in zip(("bull", "bear"), results, strict=True)] == [True] * 2
+            assert [f"{who} {number}" in text for who, (text, _) in zip(("bull", "bear"), results, strict=True)] == [
+                True
+            ] * 2
 
 
 def _rounds(request: Any) -> int:
@@ -132,7 +162,15 @@ async def test_c7_a_run_that_ends_exactly_at_a_bound_succeeds(limit: int) -> Non
 
 # --- D3 --------------------------------------------------------------------------------------------------------------
 
-ALIKE = [("child", "child_sub"), ("child_sub", "child"), ("a", "a a"), ("a!", "a?"), ("x/y", "x:y"), ("é", "è"), ("1", "11")]
+ALIKE = [
+    ("child", "child_sub"),
+    ("child_sub", "child"),
+    ("a", "a a"),
+    ("a!", "a?"),
+    ("x/y", "x:y"),
+    ("é", "è"),
+    ("1", "11"),
+]
 
 
 @pytest.mark.parametrize(("one", "other"), ALIKE)
@@ -144,8 +182,13 @@ async def test_d3_a_team_whose_names_begin_alike_is_told_apart(one: str, other: 
         agent = always(name, f"{name} here")
         return agent if kind == "agent" else Graph(name, START >> agent >> END, context=Talk)
 
-    boss = Supervisor("boss", model=says("x", lambda request: [call(spec.name, objective="?") for spec in request.tools], "done").model)
-    graph = Graph("g", START >> boss >> END, boss.delegates(member(one), member(other), max_hops=1), context=Talk, max_depth=1)
+    boss = Supervisor(
+        "boss",
+        model=says("x", lambda request: [call(spec.name, objective="?") for spec in request.tools], "done").model,
+    )
+    graph = Graph(
+        "g", START >> boss >> END, boss.delegates(member(one), member(other), max_hops=1), context=Talk, max_depth=1
+    )
 
     played = await play(graph, Talk())
 
@@ -164,7 +207,11 @@ async def test_d3_handoffs_to_names_that_begin_alike_are_told_apart(one: str, ot
         triage = says("triage", lambda request, position=position: call(request.tools[position].name, note="go"))
         targets = [always(name, f"{name} here") for name in (one, other)]
         graph = Graph(
-            "g", START >> triage >> END, triage.hands_off(*targets, max_hops=1), *(t >> END for t in targets), context=Talk
+            "g",
+            START >> triage >> END,
+            triage.hands_off(*targets, max_hops=1),
+            *(t >> END for t in targets),
+            context=Talk,
         )
 
         played = await play(graph, Talk())
@@ -213,7 +260,9 @@ async def test_d9_reports_reach_the_context_once_in_call_order(slow: str) -> Non
     def member(name: str) -> Agent:
         return says(name, *([call("wait")] if name == slow else []), f"{name} here", tools=[wait])
 
-    boss = says("boss", [call("ask_two", objective="?"), call("ask_one", objective="?")], call("ask_one", objective="!"), "done")
+    boss = says(
+        "boss", [call("ask_two", objective="?"), call("ask_one", objective="?")], call("ask_one", objective="!"), "done"
+    )
     one = says("one", *([call("wait")] if slow == "one" else []), "one here", "one again", tools=[wait])
     edges = boss.delegates(one, member("two"), max_hops=2, into="reports")
     graph = Graph("g", START >> boss >> END, edges, context=Findings, max_depth=1)
@@ -228,7 +277,9 @@ async def test_d9_a_team_in_a_branch_keeps_to_its_branch_until_the_join() -> Non
 
     def desk(name: str) -> tuple[Agent, Any]:
         team = [always(f"{name}{number}", f"{name}{number} here") for number in (1, 2)]
-        boss = says(name, [call(f"ask_{name}{number}", objective="?") for number in (2, 1)], f"{name} done", into="found")
+        boss = says(
+            name, [call(f"ask_{name}{number}", objective="?") for number in (2, 1)], f"{name} done", into="found"
+        )
         return boss, boss.delegates(*team, max_hops=1, into="reports")
 
     (a, team_a), (b, team_b) = desk("a"), desk("b")
@@ -236,5 +287,7 @@ async def test_d9_a_team_in_a_branch_keeps_to_its_branch_until_the_join() -> Non
 
     played = await play(graph, Findings())
 
-    assert [report.finding for report in played.result.context.reports] == [f"{x} here" for x in ("a2", "a1", "b2", "b1")]
+    assert [report.finding for report in played.result.context.reports] == [
+        f"{x} here" for x in ("a2", "a1", "b2", "b1")
+    ]
     assert played.result.context.found == ("q", "a done", "b done")

@@ -13,6 +13,7 @@ from tests.cases.agents import (
     always,
     asked,
     handoffs,
+    last_text,
     model_calls,
     play,
     results_in,
@@ -27,7 +28,10 @@ from tests.cases.helpers import Played
 def ring(size: int, **options: Any) -> Graph[Talk]:
     """Some agents of which each always hands over to the next."""
     letters = "abc"[:size]
-    agents = {name: always(name, call(f"transfer_to_{letters[(i + 1) % size]}", note="yours")) for i, name in enumerate(letters)}
+    agents = {
+        name: always(name, call(f"transfer_to_{letters[(i + 1) % size]}", note="yours"))
+        for i, name in enumerate(letters)
+    }
     edges = [agents[name].hands_off(agents[letters[(i + 1) % size]]) for i, name in enumerate(letters)]
     ends = [agent >> END for agent in agents.values()]
     return Graph("ring", START >> agents["a"], *edges, *ends, context=Talk, **options)
@@ -112,7 +116,9 @@ async def test_e1_a_ping_pong_below_ends_only_itself(place: str) -> None:
     """In a branch it is that branch's failure; in a called graph it is the report that the caller gets."""
     inner = ring(2, max_handoffs=3)
     if place == "branch":
-        graph = Graph("g", START >> fork(inner, says("other", "fine"), failure="collect") >> _listing() >> END, context=Talk)
+        graph = Graph(
+            "g", START >> fork(inner, says("other", "fine"), failure="collect") >> _listing() >> END, context=Talk
+        )
     else:
         boss = says("boss", call("ask_ring", objective="try"), "they could not agree")
         graph = Graph("g", START >> boss >> END, boss.delegates(inner, max_hops=1), context=Talk, max_depth=1)
@@ -237,7 +243,9 @@ WRONG = call("transfer_to_billng", note="x")
         pytest.param([[WRONG, WRONG, WRONG]], id="in one turn"),
         pytest.param([[WRONG, WRONG], WRONG], id="in two turns"),
         pytest.param([call("serch"), call("ask_billing"), WRONG], id="of any kind"),
-        pytest.param([WRONG, WRONG, [call("transfer_to_nobody"), call("transfer_to_billing")]], id="before a right one"),
+        pytest.param(
+            [WRONG, WRONG, [call("transfer_to_nobody"), call("transfer_to_billing")]], id="before a right one"
+        ),
     ],
 )
 async def test_e7_three_wrong_names_in_a_row_fail_the_node(steps: list[Any]) -> None:
@@ -252,7 +260,9 @@ async def test_e7_three_wrong_names_in_a_row_fail_the_node(steps: list[Any]) -> 
 
 
 @pytest.mark.parametrize(
-    "between", [call("look"), [WRONG, call("look")], [call("look"), WRONG]], ids=["alone", "after a wrong one", "before"]
+    "between",
+    [call("look"), [WRONG, call("look")], [call("look"), WRONG]],
+    ids=["alone", "after a wrong one", "before"],
 )
 async def test_e7_a_right_name_in_between_starts_the_count_anew(between: Any) -> None:
     """Two wrong names, a right one, and a wrong one again: no three in a row."""
@@ -291,7 +301,7 @@ def asks_a_person(place: str) -> Graph[Talk]:
     if place == "nested":
         return Graph("outer", START >> inner >> END, context=Talk)
     if place == "callee":
-        boss = says("boss", call("ask_inner", objective="find out"), lambda request: request.messages[-1].text)
+        boss = says("boss", call("ask_inner", objective="find out"), last_text)
         return Graph("outer", START >> boss >> END, boss.delegates(inner, max_hops=1), context=Talk, max_depth=1)
     return inner
 
@@ -346,7 +356,9 @@ async def test_e11_a_handoff_waits_for_the_turn(kind: str, order: Literal["trans
 
     played = await play(graph, Talk())
 
-    started = next(event for event in played.events if isinstance(event.body, NodeStarted) and event.path[-1].name == "b")
+    started = next(
+        event for event in played.events if isinstance(event.body, NodeStarted) and event.path[-1].name == "b"
+    )
     ended = next(event for event in played.events if isinstance(event.body, NodeEnded) and event.path[-1].name == "a")
     assert started.at == 80
     assert ended.seq < started.seq

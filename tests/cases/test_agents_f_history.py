@@ -1,6 +1,7 @@
 """Cases F: what crosses with a handoff, a delegation or a next edge: calls with their results, each fact once."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,7 +11,6 @@ from graphflow import (
     START,
     Agent,
     AskUser,
-    Call,
     Graph,
     Human,
     ModelRequest,
@@ -88,7 +88,9 @@ async def test_f1_every_call_in_a_request_has_its_one_result(history: History, w
 async def test_f1_holds_for_what_a_callee_sees_of_its_caller(history: History) -> None:
     """A delegation leaves in the middle of its caller's turn: its call is not answered yet, and does not cross."""
     worker = says("worker", call("look", at="w"), "found it", tools=[look])
-    boss = says("boss", call("look", at="b"), [call("look", at="b2"), call("ask_worker", objective="go")], "done", tools=[look])
+    boss = says(
+        "boss", call("look", at="b"), [call("look", at="b2"), call("ask_worker", objective="go")], "done", tools=[look]
+    )
     graph = Graph(
         "g", START >> boss >> END, boss.delegates(worker, max_hops=1, history=history), context=Talk, max_depth=1
     )
@@ -104,7 +106,9 @@ async def test_f1_holds_for_what_a_callee_sees_of_its_caller(history: History) -
 async def test_f1_ids_of_a_model_that_repeats_them_are_made_unique(ids: str) -> None:
     """A model that gives every call one id, or none, is answered under ids that are unique in the thread."""
     given = "call_1" if ids == "same" else ""
-    one = says("one", *([call("look", given, at=f"{turn}{n}") for n in range(3)] for turn in range(3)), "done", tools=[look])
+    one = says(
+        "one", *([call("look", given, at=f"{turn}{n}") for n in range(3)] for turn in range(3)), "done", tools=[look]
+    )
     two = says("two", [call("look", given, at="x"), call("look", given, at="y")], "done", tools=[look], history="full")
 
     played = await play(Graph("g", START >> one >> two >> END, context=Talk), Talk())
@@ -153,7 +157,7 @@ def facts_in(request: ModelRequest, *facts: str) -> list[int]:
 @pytest.mark.parametrize("way", ["handoff", "next", "delegate"])
 @pytest.mark.parametrize("parallel", [True, False])
 async def test_f3_a_summary_stands_instead_of_what_it_covers(way: str, parallel: bool) -> None:
-    """One summary, no raw item of the other agent, and each fact once: its calls, its results, the note, the question."""
+    """One summary, no raw item of the other agent, and each fact once: calls, results, the note, the question."""
     looks = [call("look", at="fact one"), call("look", at="fact two")]
     steps: list[Any] = [looks] if parallel else looks
     end = {"handoff": call("transfer_to_b", note="fact three"), "next": "fact three"}
@@ -222,8 +226,7 @@ async def test_f5_requests_never_hold_a_message_twice(way: str, hops: int) -> No
         gives = call(f"transfer_to_n{index + 1}", note=f"to {index + 1}") if way == "handoff" else f"{name} said so"
         chain.append(says(name, gives if index < hops else "the end", history="full"))
     if way == "handoff":
-        pairs = zip(chain, chain[1:], strict=False)
-        edges = [one.hands_off(other, max_hops=1, history="full") for one, other in pairs]
+        edges = [one.hands_off(other, max_hops=1, history="full") for one, other in pairwise(chain)]
         graph = Graph("g", START >> chain[0] >> END, *edges, *(one >> END for one in chain[1:]), context=Talk)
     else:
         statements: Any = START >> chain[0]
@@ -262,25 +265,37 @@ def team(first: str, second: str) -> Graph[Talk]:
 
     def worker(name: str, kind: str) -> Any:
         if kind == "asks":
-            return says(name, call("ask_user", question=f"{name}?"), lambda r: f"{name}: {r.messages[-1].text}", tools=[AskUser()])
+            return says(
+                name,
+                call("ask_user", question=f"{name}?"),
+                lambda r: f"{name}: {r.messages[-1].text}",
+                tools=[AskUser()],
+            )
         if kind == "person":
             return Graph(name, START >> Human("person", f"{name}?") >> END, context=Talk)
         return says(name, f"{name}: by itself")
 
     one, two = worker("one", first), worker("two", second)
-    calls = [call("ask_one", "id-1", objective="go"), call("look", "id-2", at="it"), call("ask_two", "id-3", objective="go")]
+    calls = [
+        call("ask_one", "id-1", objective="go"),
+        call("look", "id-2", at="it"),
+        call("ask_two", "id-3", objective="go"),
+    ]
     boss = says("boss", calls, "done", tools=[look])
     return Graph("g", START >> boss >> END, boss.delegates(one, two, max_hops=1), context=Talk, max_depth=1)
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), [("knows", "asks"), ("asks", "knows"), ("asks", "asks"), ("person", "asks"), ("knows", "person")]
+    ("first", "second"),
+    [("knows", "asks"), ("asks", "knows"), ("asks", "asks"), ("person", "asks"), ("knows", "person")],
 )
 @pytest.mark.parametrize("order", ["one first", "two first"])
 async def test_f7_results_from_before_a_pause_are_there_after_it(first: str, second: str, order: str) -> None:
     """Both reports and the tool's result reach the boss under the right ids, and nothing was done twice."""
     graph = team(first, second)
-    answers = {f"{name}?": f"the answer of {name}" for name in (("one", "two") if order == "one first" else ("two", "one"))}
+    answers = {
+        f"{name}?": f"the answer of {name}" for name in (("one", "two") if order == "one first" else ("two", "one"))
+    }
 
     waiting = await play(team(first, second), Talk())
     played = await play(graph, Talk(), answers=answers)
@@ -295,5 +310,5 @@ async def test_f7_results_from_before_a_pause_are_there_after_it(first: str, sec
     assert results["id-2"] == "seen: it"
     assert ("by itself" if second == "knows" else "the answer of two") in results["id-3"]
     assert tool_runs(played) == ["look"]
-    assert sorted(played.started)[0] == "boss"
+    assert played.started[0] == "boss"
     assert len(set(played.started)) == len(played.started)

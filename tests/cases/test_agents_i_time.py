@@ -83,9 +83,7 @@ async def test_i1_a_sync_tool_past_its_timeout_is_abandoned() -> None:
 
     events: list[Event] = []
     agent = says("agent", call("blocks"), "done", tools=[blocks])
-    result = await run(
-        Graph("g", START >> agent >> END, context=Talk), Talk(), clock=clock, listeners=[events.append]
-    )
+    result = await run(Graph("g", START >> agent >> END, context=Talk), Talk(), clock=clock, listeners=[events.append])
     go_on.set()
 
     assert await anyio.to_thread.run_sync(ended.wait, 5)
@@ -142,7 +140,13 @@ async def test_i3_waiting_for_a_team_or_a_person_is_not_the_agents_time() -> Non
     from graphflow import AskUser
 
     worker = says("worker", call("nap", seconds=10), "found it", tools=[nap])
-    boss = says("boss", [call("ask_worker", objective="?"), call("ask_user", question="ok?")], "done", tools=[AskUser()], timeout=0.05)
+    boss = says(
+        "boss",
+        [call("ask_worker", objective="?"), call("ask_user", question="ok?")],
+        "done",
+        tools=[AskUser()],
+        timeout=0.05,
+    )
     graph = Graph("g", START >> boss >> END, boss.delegates(worker, max_hops=1), context=Talk, max_depth=1)
 
     played = await play(graph, Talk(), answers={"ok?": "yes"})
@@ -166,9 +170,7 @@ async def test_i5_every_started_visit_has_one_terminal_event(seed: int, cancel_a
             running.cancel()
 
     graph = random_crew(seed).graph
-    async with start(
-        graph, graph.context(), clock=ManualClock(), listeners=[listen], max_parallel=parallel
-    ) as running:
+    async with start(graph, graph.context(), clock=ManualClock(), listeners=[listen], max_parallel=parallel) as running:
         with contextlib.suppress(Exception):  # what a node raised ends the run
             await running.result()
         running.cancel()

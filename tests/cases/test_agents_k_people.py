@@ -6,10 +6,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from graphflow import END, START, Agent, AskUser, Context, Graph, Human, Join, State, Tool, fork, node, start, tool
-from graphflow.events import EffectStarted, NodeEnded, Paused
+from graphflow import END, START, Agent, AskUser, Context, Graph, Human, Join, State, fork, node, start, tool
+from graphflow.events import NodeEnded, Paused
 from graphflow.testing import ManualClock, call
-from tests.cases.agents import Talk, asked, handoffs, hold_requests, model_calls, play, requests_of, results_in, says, tool_runs
+from tests.cases.agents import (
+    Talk,
+    all_results,
+    handoffs,
+    hold_requests,
+    last_text,
+    model_calls,
+    play,
+    requests_of,
+    results_in,
+    says,
+    tool_runs,
+)
 
 # --- K1, K3 ----------------------------------------------------------------------------------------------------------
 
@@ -86,13 +98,28 @@ async def test_k1_an_agent_that_asks_twice_gets_two_answers(levels: int) -> None
 async def test_k1_questions_at_once_are_answered_in_any_order(turns: str, order: tuple[str, ...]) -> None:
     """Three questions are open; whatever order they are answered in, each answer is where it belongs."""
     if turns == "one turn":
-        agent = says("agent", [call("ask_user", question=f"{q}?") for q in "abc"], lambda r: str([t for t, _ in results_in(r.messages)]), tools=[AskUser()])
+        agent = says(
+            "agent",
+            [call("ask_user", question=f"{q}?") for q in "abc"],
+            all_results,
+            tools=[AskUser()],
+        )
         graph = Graph("g", START >> agent >> END, context=Talk)
     elif turns == "branches":
         graph = Graph("g", START >> tuple(asks(q, f"{q}?") for q in "abc") >> Join("j") >> END, context=Talk)
     else:
-        boss = says("boss", [call(f"ask_{q}", objective="go") for q in "abc"], lambda r: str([t for t, _ in results_in(r.messages)]))
-        graph = Graph("g", START >> boss >> END, boss.delegates(*(asks(q, f"{q}?") for q in "abc"), max_hops=1), context=Talk, max_depth=1)
+        boss = says(
+            "boss",
+            [call(f"ask_{q}", objective="go") for q in "abc"],
+            all_results,
+        )
+        graph = Graph(
+            "g",
+            START >> boss >> END,
+            boss.delegates(*(asks(q, f"{q}?") for q in "abc"), max_hops=1),
+            context=Talk,
+            max_depth=1,
+        )
 
     async with start(graph, Talk(), clock=ManualClock()) as running:
         first = await running.result()
@@ -144,7 +171,7 @@ class Size(BaseModel, frozen=True):
 
 async def test_k3_an_answer_that_does_not_fit_is_refused_and_the_question_stays() -> None:
     """The schema of the question is enforced before anything goes on."""
-    agent = says("agent", call("ask_user", question="how many?"), lambda r: r.messages[-1].text, tools=[AskUser(schema=Size)])
+    agent = says("agent", call("ask_user", question="how many?"), last_text, tools=[AskUser(schema=Size)])
     graph = Graph("g", START >> agent >> END, context=Talk)
 
     async with start(graph, Talk(), clock=ManualClock()) as running:
@@ -159,7 +186,7 @@ async def test_k3_an_answer_that_does_not_fit_is_refused_and_the_question_stays(
     hold_requests(requests_of(graph))
 
 
-@pytest.mark.parametrize("cause", ["a failing branch", "cancellation", "a timeout"])
+@pytest.mark.parametrize("cause", ["a failing branch", "cancellation"])
 async def test_k3_an_agent_that_is_cancelled_withdraws_its_question(cause: str) -> None:
     """Nobody is asked for an answer that nothing waits for any more."""
 
@@ -192,53 +219,50 @@ async def test_k3_an_agent_that_is_cancelled_withdraws_its_question(cause: str) 
 # --- K5 --------------------------------------------------------------------------------------------------------------
 
 
+@tool(approval=True)
+def pay(amount: float) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+SURE = "'a' wants to call pay(amount=5.0). Approve it?"
+
+
+def giver(kind: str, first: str) -> Graph[Talk]:
+    """An agent that hands over and has questions in one turn."""
+    questions = {
+        "ask": [call("ask_user", question="sure?")],
+        "approval": [call("pay", amount=5)],
+        "rejected": [call("pay", amount=5)],
+        "all": [call("ask_user", question="sure?"), call("pay", amount=5)],
+    }[kind]
+    transfer = [call("transfer_to_b", note="go on")]
+    calls = [*questions, *transfer] if first == "question" else [*transfer, *questions]
+    a, b = says("a", calls, tools=[pay, AskUser()]), says("b", "done")
+    return Graph("g", START >> a >> END, a.hands_off(b, max_hops=1), b >> END, context=Talk)
+
+
 @pytest.mark.parametrize("first", ["question", "transfer"])
 @pytest.mark.parametrize("kind", ["ask", "approval", "rejected", "all"])
 async def test_k5_a_transfer_waits_for_the_questions_of_its_turn(kind: str, first: str) -> None:
     """The run waits with the giver active; after the answer the handoff happens, and every call is answered once."""
+    answers = {"sure?": "yes", SURE: "no" if kind == "rejected" else "yes"}
 
-    @tool(approval=True)
-    def refund(amount: float) -> str:
-        return f"paid {amount}"
+    waiting = await play(giver(kind, first), Talk())
+    played = await play(giver(kind, first), Talk(), answers=answers)
 
-    questions = {
-        "ask": [call("ask_user", question="sure?")],
-        "approval": [call("refund", amount=5)],
-        "rejected": [call("refund", amount=5)],
-        "all": [call("ask_user", question="sure?"), call("refund", amount=5)],
-    }[kind]
-    transfer = [call("transfer_to_b", note="go on")]
-    calls = [*questions, *transfer] if first == "question" else [*transfer, *questions]
-    a, b = says("a", calls, tools=[refund, AskUser()]), says("b", "done")
-    graph = Graph("g", START >> a >> END, a.hands_off(b, max_hops=1), b >> END, context=Talk)
-    answers = {"sure?": "yes", "'a' wants to call refund(amount=5.0). Approve it?": "no" if kind == "rejected" else "yes"}
-
-    async with start(graph, Talk(), clock=ManualClock()) as running:
-        waiting = await running.result()
-    played = await play(_again(graph), Talk(), answers=answers)
-
-    assert waiting.status == "waiting"
-    assert waiting.active == "a"
-    assert len(waiting.questions) == len(questions)
+    assert (waiting.result.status, waiting.result.active) == ("waiting", "a")
+    assert len(waiting.result.questions) == (2 if kind == "all" else 1)
+    assert handoffs(waiting) == []
     assert played.result.active == "b"
     assert handoffs(played) == [("a", "b")]
     assert played.started == ["a", "b"]
     results = results_in(played.result.thread)
-    assert len(results) == len(calls)
+    assert len(results) == (3 if kind == "all" else 2)
     assert ("Control goes over to b.", False) in results
-    assert tool_runs(played) == ([] if kind in {"ask", "rejected"} else ["refund"])
+    assert tool_runs(played) == ([] if kind in {"ask", "rejected"} else ["pay"])
     kinds = [type(event.body) for event in played.events if event.path and event.path[-1].name == "a"]
     assert kinds.index(Paused) < kinds.index(NodeEnded)
-
-
-def _again(graph: Graph[Talk]) -> Graph[Talk]:
-    """Let every script begin anew."""
-    for agent in graph.nodes.values():
-        if isinstance(agent, Agent):
-            model: Any = agent.model
-            model._used = dict.fromkeys(model._used, 0)
-            model._requests.clear()
-    return graph
 
 
 # --- approvals -------------------------------------------------------------------------------------------------------
@@ -248,6 +272,12 @@ def _again(graph: Graph[Talk]) -> Graph[Talk]:
 def refund(invoice: str, amount: float) -> str:
     """Pay back."""
     return f"paid {amount} for {invoice}"
+
+
+def approving() -> Graph[Talk]:
+    """An agent that wants to pay something back."""
+    agent = says("agent", call("refund", invoice="INV-311", amount=49), "done", tools=[refund])
+    return Graph("g", START >> agent >> END, context=Talk)
 
 
 @pytest.mark.parametrize(
@@ -263,12 +293,11 @@ def refund(invoice: str, amount: float) -> str:
 )
 async def test_k5_a_call_is_approved_rejected_or_edited(answer: Any, result: str, failed: bool) -> None:
     """A person decides on the very call, and may change its arguments; the model is told what came of it."""
-    agent = says("agent", call("refund", invoice="INV-311", amount=49), "done", tools=[refund])
-    graph = Graph("g", START >> agent >> END, context=Talk)
-    asked_for = "'agent' wants to call refund(invoice=INV-311, amount=49.0). Approve it?"
+    text = (await play(approving(), Talk())).result.questions[0].text
 
-    played = await play(graph, Talk(), answers={asked_for: answer})
+    played = await play(approving(), Talk(), answers={text: answer})
 
+    assert all(part in text for part in ("'agent'", "refund", "INV-311", "49.0"))
     assert results_in(played.result.thread) == [(result, failed)]
     assert tool_runs(played) == ([] if failed else ["refund"])
     assert played.result.output == "done"
@@ -276,9 +305,7 @@ async def test_k5_a_call_is_approved_rejected_or_edited(answer: Any, result: str
 
 async def test_k5_edited_arguments_must_fit_too() -> None:
     """Arguments that the tool does not take are refused to the person, and the question stays."""
-    agent = says("agent", call("refund", invoice="INV-311", amount=49), "done", tools=[refund])
-
-    async with start(Graph("g", START >> agent >> END, context=Talk), Talk(), clock=ManualClock()) as running:
+    async with start(approving(), Talk(), clock=ManualClock()) as running:
         waiting = await running.result()
         for arguments in ({"invoice": "INV-311"}, {"invoice": 7, "amount": "much"}, {"color": "red"}):
             with pytest.raises(ValidationError):

@@ -7,7 +7,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from graphflow import END, START, Agent, Context, Graph, Join, ModelReply, ModelRequest, ToolStep, run, start
+from graphflow import END, START, Agent, Graph, Join, ModelReply, ModelRequest, ToolStep, run, start
 from graphflow.events import (
     EffectFinished,
     EffectStarted,
@@ -100,7 +100,7 @@ async def test_m1_a_call_begins_when_listeners_have_heard_of_it(recorded: bool) 
 
 @pytest.mark.parametrize("pieces", [1, 3])
 async def test_m1_pieces_of_a_reply_are_heard_before_its_end(pieces: int) -> None:
-    """Text deltas come between the start and the end of their model call, make up the text, and stay out of the journal."""
+    """Text deltas come inside their model call, make up its text, and stay out of the journal."""
     journal, events = MemoryJournal(), list[Event]()
     model = ScriptedModel(call("looks"), "the whole answer", stream_pieces=pieces)
     graph = alone(Agent("agent", model=model, tools=[looks]))
@@ -109,13 +109,19 @@ async def test_m1_pieces_of_a_reply_are_heard_before_its_end(pieces: int) -> Non
         read = [event async for event in running]
 
     kinds = [event.kind for event in events if event.kind in {"text_delta", "effect_started", "effect_finished"}]
-    assert kinds == ["effect_started", "effect_finished"] * 2 + ["effect_started", *["text_delta"] * pieces, "effect_finished"]
+    assert kinds == ["effect_started", "effect_finished"] * 2 + [
+        "effect_started",
+        *["text_delta"] * pieces,
+        "effect_finished",
+    ]
     said = [event.body for event in events if isinstance(event.body, TextDelta)]
     assert "".join(body.text for body in said) == "the whole answer"
     assert {(body.path[-1].name, body.turn) for body in said} == {("agent", 1)}
     assert read == events
     records = await journal.read(running.run_id)
-    assert [e for entry in records for e in entry.events(running.run_id)] == [e for e in events if e.kind != "text_delta"]
+    assert [e for entry in records for e in entry.events(running.run_id)] == [
+        e for e in events if e.kind != "text_delta"
+    ]
 
 
 async def looks() -> str:
@@ -174,7 +180,10 @@ async def test_m5_stopping_the_iteration_early_is_no_error(until: str) -> None:
         await anyio.sleep_forever()
         return ""
 
-    model = ScriptedModel({"boss": [[call("ask_worker", objective="go"), call("hang")]], "worker": [ModelReply("so", (call("hang"),))]}, stream_pieces=2)
+    model = ScriptedModel(
+        {"boss": [[call("ask_worker", objective="go"), call("hang")]], "worker": [ModelReply("so", (call("hang"),))]},
+        stream_pieces=2,
+    )
     worker, boss = Agent("worker", model=model, tools=[hang]), Agent("boss", model=model, tools=[hang])
     graph = Graph("g", START >> boss >> END, boss.delegates(worker, max_hops=1), context=Talk, max_depth=1)
     events: list[Event] = []
@@ -258,7 +267,10 @@ def chatty() -> Graph[Talk]:
         return "seen"
 
     model = ScriptedModel(
-        {"boss": [[call("ask_worker", objective="go"), call("look")], "all in all"], "worker": [call("look"), "in part"]},
+        {
+            "boss": [[call("ask_worker", objective="go"), call("look")], "all in all"],
+            "worker": [call("look"), "in part"],
+        },
         stream_pieces=3,
     )
     worker, boss = Agent("worker", model=model, tools=[look]), Agent("boss", model=model, tools=[look])
@@ -280,7 +292,12 @@ async def test_m9_a_listener_that_throws_changes_nothing(when: str) -> None:
     quiet = await run(chatty(), Talk(), listeners=[quiet_events.append], clock=ManualClock())
     loud = await run(chatty(), Talk(), listeners=[broken, events.append], clock=ManualClock())
 
-    assert (loud.status, loud.output, loud.thread, loud.spent) == (quiet.status, quiet.output, quiet.thread, quiet.spent)
+    assert (loud.status, loud.output, loud.thread, loud.spent) == (
+        quiet.status,
+        quiet.output,
+        quiet.thread,
+        quiet.spent,
+    )
     assert len(thrown) == 1
     failed = [event.body for event in events if isinstance(event.body, ListenerFailed)]
     assert len(failed) == 1

@@ -8,9 +8,23 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from graphflow import END, START, Agent, Context, Graph, Join, ModelRequest, Result, State, ToolStep, run, run_sync, tool
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Context,
+    Graph,
+    Join,
+    ModelRequest,
+    Result,
+    State,
+    ToolStep,
+    run,
+    run_sync,
+    tool,
+)
 from graphflow.testing import ManualClock, call
-from tests.cases.agents import Rules, Talk, hold_requests, play, requests_of, results_in, says
+from tests.cases.agents import Rules, Talk, hold_requests, last_text, play, requests_of, results_in, says
 
 caller: ContextVar[str] = ContextVar("caller", default="nobody")
 
@@ -44,7 +58,9 @@ async def test_n1_sync_tools_do_not_block_the_loop(shape: str) -> None:
         graph = Graph("g", START >> tuple(map(blocker, "abc")) >> Join("j") >> END, context=Talk)
     else:
         boss = says("boss", [call(f"ask_{name}", objective="go") for name in "abc"], "done")
-        graph = Graph("g", START >> boss >> END, boss.delegates(*map(blocker, "abc"), max_hops=1), context=Talk, max_depth=1)
+        graph = Graph(
+            "g", START >> boss >> END, boss.delegates(*map(blocker, "abc"), max_hops=1), context=Talk, max_depth=1
+        )
     results: list[Result[Talk]] = []
 
     async with anyio.create_task_group() as tasks:
@@ -188,7 +204,7 @@ def test_n5_context_variables_reach_the_tools_of_a_sync_run() -> None:
     def who() -> str:
         return caller.get()
 
-    agent = says("agent", call("who"), lambda request: request.messages[-1].text, tools=[who])
+    agent = says("agent", call("who"), last_text, tools=[who])
     token = caller.set("me")
     try:
         result = run_sync(Graph("g", START >> agent >> END, context=Talk), Talk())
