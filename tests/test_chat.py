@@ -144,3 +144,24 @@ async def test_a_run_that_waits_cannot_be_continued() -> None:
         await run(graph, Talk(text="hi"), after=waiting)
     with pytest.raises(UsageError, match="Result of an earlier run"):
         await run(graph, Talk(text="hi"), after="last time")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # on purpose
+
+
+async def test_an_agent_is_not_offered_a_handoff_to_itself() -> None:
+    """A declared handoff to itself is for functions: a model that asks for one is told what it can do."""
+    model = ScriptedModel(call("transfer_to_agent", note="me"), "done")
+    agent = Agent("agent", model=model)
+    other = Agent("other", model=ScriptedModel("hello"))
+    graph = Graph(
+        "g",
+        START >> agent >> END,
+        agent.hands_off(agent, other, max_hops=2),
+        other >> END,
+        context=Talk,
+        budget=Budget(model_calls=9),
+    )
+
+    result = await run(graph, Talk(text="hi"))
+
+    assert [spec.name for spec in model.requests[0].tools] == ["transfer_to_other"]
+    assert result.thread[2].text.endswith("there are: transfer_to_other.")
+    assert result.output == "done"

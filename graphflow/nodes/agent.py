@@ -52,7 +52,8 @@ class Agent(Node[Context]):
         history: what of the thread it sees when it is entered by a next, choose, fork or map edge, or from START. None
             is "note", but where a run continues a chat (`after=`) and begins with this agent: there it is "full".
         max_tokens: how many tokens one reply may have; fewer when the budget has fewer.
-        rights: the names of the tools that it and everything below it may use, or None for no limit.
+        rights: the names of the tools that it and everything below it may use, or None for no limit. To ask a person
+            (`AskUser`) is nobody's right to lose.
         deny: why a tool must not be called with some arguments, or None; it holds below this agent too.
 
     Raises:

@@ -71,6 +71,8 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
             self.run_overdue()
         if type(fact) is NodeReturned:
             self.node_returned(fact)
+        elif type(fact) is EffectFinished:
+            self.effect_finished(fact)
         else:
             self._other(fact)
         agenda = self.agenda

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Awaitable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -129,7 +130,7 @@ async def awaited(awaitable: Awaitable[Any]) -> Any:
 
 def as_coroutine(found: Any) -> Any:
     """Return a coroutine that gives what was found, awaited if it can be."""
-    if inspect.iscoroutine(found):
+    if isinstance(found, CoroutineType):
         return found
     return awaited(found) if inspect.isawaitable(found) else _given(found)
 

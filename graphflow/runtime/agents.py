@@ -344,9 +344,9 @@ class Agents(Wishes):
         """Let an answer be at most partial where a tool that it called has never worked."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has answered
-        broken = sorted(name for name, worked in talk.worked.items() if not worked)
-        if not broken:
+        if all(talk.worked.values()):
             return output
+        broken = sorted(name for name, worked in talk.worked.items() if not worked)
         if isinstance(output, str) and self.contract_of(visit.token.frame) is Report:
             output = Report(finding=output)
         if not isinstance(output, Report) or output.status != "done":

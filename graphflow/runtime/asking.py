@@ -104,7 +104,8 @@ def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
         often = "" if edge.max_hops is None else f" It can be asked {_times(edge.max_hops)} in all."
         spec = ToolSpec(name, f"Ask {target}, and get a report.{_about(about[target])}{often}", schema_text(brief))
         found.setdefault(name, Offer("ask", spec, edge=edge))
-    for name, target in generated_names(TRANSFER, station.handoffs).items():
+    others = [target for target in station.handoffs if target != station.name]  # a model has control already
+    for name, target in generated_names(TRANSFER, others).items():
         text = f"Hand the conversation over to {target}, for good.{_about(about[target])}"
         found.setdefault(name, Offer("transfer", ToolSpec(name, text, NOTE_SCHEMA), edge=station.handoffs[target]))
     return found

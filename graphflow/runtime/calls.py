@@ -56,10 +56,8 @@ class Calls(Frames):
         self._open_batch(visit, calls, [()] * len(calls))
 
     def _open_batch(self, visit: Visit, calls: Sequence[Call], needs: Sequence[tuple[int, ...]]) -> None:
-        batch = tuple(
-            CallState(call, visit.station.delegates.get(call.to), needs[position])
-            for position, call in enumerate(calls)
-        )
+        edges = visit.station.delegates
+        batch = tuple([CallState(call, edges.get(call.to), need) for call, need in zip(calls, needs, strict=True)])
         visit.batch, visit.undone, visit.needy = batch, 0, any(needs)
         for position in range(len(batch)):
             self._admit(visit, position)
@@ -125,7 +123,7 @@ class Calls(Frames):
                     again = visit.needy  # else nothing can be ready that is not yet
                     self._start_call(visit, position, shares.get(position))
         if _awaits(visit, batch):
-            visit.undone = sum(not state.done for state in batch)
+            visit.undone = [state.done for state in batch].count(False)
             if not visit.undone:
                 self._batch_done(visit)
 
@@ -171,7 +169,7 @@ class Calls(Frames):
         assert contract is not None  # noqa: S101 - delegate edges have one
         needed = [visit.batch[need] for need in state.needs]
         inbox = (
-            Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),
+            Message(visit.station.name, self._bounded(state.call.brief, edge, outer, own=visit.talk is not None)),
             *(Message(found.call.to, found.report) for found in needed),
         )
         left = outer.depth_left
@@ -206,8 +204,11 @@ class Calls(Frames):
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
-    def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
-        """Return a brief that says what is not asked for: by default from the callee and what it owes."""
+    def _bounded(self, brief: Brief, edge: Edge, frame: Frame, *, own: bool) -> Brief:
+        """Return a brief that says what is not asked for: by default from the callee and what it owes.
+
+        A brief of our `own`, read from a model's call, has been seen by nobody yet and needs no copy.
+        """
         if brief.boundary:
             return brief
         boundary = self.boundaries.get(edge)
@@ -215,7 +216,11 @@ class Calls(Frames):
             about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
             boundary = self.boundaries[edge] = _boundary(str(edge.target), about, report)
-        return brief.model_copy(update={"boundary": boundary})
+        if not own:
+            return brief.model_copy(update={"boundary": boundary})
+        brief.__dict__["boundary"] = boundary
+        brief.__pydantic_fields_set__.add("boundary")
+        return brief
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""

@@ -265,7 +265,11 @@ class Clockwork(Core):
         counts = wanted[:TOKENS]
         tokens, usd = wanted[TOKENS], wanted[USD]
         visit.token.frame.meter.start(counts, int(tokens), usd)
-        self._attribute(visit, counts)
+        tables = self._tables_of(visit)
+        for dimension, amount in enumerate(counts):
+            if amount:
+                for table in tables:
+                    table[dimension] += amount
         visit.flying[key] = (0, 0, 0, 0, tokens, usd)
         self.decisions.append(EffectStarted(visit.path, visit.turn, key, name, cost))
 
@@ -290,7 +294,7 @@ class Clockwork(Core):
     def effect_finished(self, fact: EffectFinished) -> None:
         """Settle an effect with what it really used."""
         visit = self.visits.get(fact.path)
-        if visit is None or (visit.turn, visit.attempt) != (fact.turn, fact.attempt):
+        if visit is None or visit.turn != fact.turn or visit.attempt != fact.attempt:
             return
         if fact.key not in visit.flying:
             if visit.talk is None:
@@ -323,7 +327,10 @@ class Clockwork(Core):
             used_tokens, used_usd = usage.tokens or 0, usage.usd or 0
         visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
         if used_tokens or used_usd:
-            self._attribute(visit, (0, 0, 0, 0, used_tokens, used_usd))
+            for table in self._tables_of(visit):
+                table[TOKENS] += used_tokens
+                if used_usd:
+                    table[USD] += used_usd
             spent = Budget.checked(None, None, None, None, used_tokens, Decimal(used_usd) if used_usd else None)
             self.decisions.append(Spent(visit.path, spent))
 
@@ -332,7 +339,8 @@ class Clockwork(Core):
         for key in list(visit.flying):
             self._settle_effect(visit, key, None)
 
-    def _attribute(self, visit: Visit, amounts: Amounts) -> None:
+    def _tables_of(self, visit: Visit) -> tuple[list[Amount], list[Amount]]:
+        """Return where what a visit spends is counted: its frame's table and its node's."""
         frame = visit.token.frame
         if not visit.where:
             visit.where = "/".join(names(visit.path))
@@ -341,10 +349,7 @@ class Clockwork(Core):
         node = self.spent_by_node.get(visit.where)
         if node is None:
             node = self.spent_by_node[visit.where] = [0, 0, 0, 0, 0, 0]
-        for dimension, amount in enumerate(amounts):
-            if amount:
-                frame.spent[dimension] += amount
-                node[dimension] += amount
+        return frame.spent, node
 
     # --- waiting for funds ---
 

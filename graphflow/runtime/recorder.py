@@ -95,7 +95,10 @@ class Recorder:
 
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is no journal to wait for."""
-        self._soon.append(fact)  # what a listener does now has its turn when this record is done
+        if self._recording or self._soon:
+            self._soon.append(fact)  # what a listener does now has its turn when this record is done
+        else:
+            self._record_one(fact)
         while self._soon and not self._recording:
             self._record_one(self._soon.popleft())
 

@@ -198,7 +198,7 @@ class Runner(Sessions):
     async def _body(self, group: Group, command: StartBody, scope: anyio.CancelScope) -> None:
         """Run one body and record what became of it."""
         path = command.path
-        if path in self._doomed:
+        if self._doomed and path in self._doomed:
             self._doomed.discard(path)
             await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
             self.awake(-1)
@@ -281,10 +281,11 @@ class Runner(Sessions):
         if isinstance(body, Body):
             self._bodies.pop(body.path, None)
             return
-        calls = self._calling.get(body.path, {})
-        calls.pop(body.key, None)
-        if not calls:
-            self._calling.pop(body.path, None)
+        calls = self._calling.get(body.path)
+        if calls is not None:
+            calls.pop(body.key, None)
+            if not calls:
+                del self._calling[body.path]
 
     @functools.cached_property
     def _threads(self) -> anyio.CapacityLimiter:
@@ -311,10 +312,10 @@ class Runner(Sessions):
         """Call a model or a tool, and record what became of it."""
         path, key = command.path, command.key
         call = AgentCall(self, command, scope)
-        if (path, key) in self._doomed_calls:
+        if self._doomed_calls and (path, key) in self._doomed_calls:
             self._doomed_calls.discard((path, key))
             self._forget(call)
-            await self._call_ended(call, None, _CANCELLED)
+            await self.record(EffectFinished(path, command.turn, command.attempt, key, failure=_CANCELLED))
             self.awake(-1)
             return
         self._calling[path][key] = call
@@ -351,14 +352,14 @@ class Runner(Sessions):
         self._forget(call)
         if call.cancelled or call.blocked > BLOCKED:
             await self._warn(call, cancelled)
-        await self._call_ended(call, found, failure)
+        fact = EffectFinished(path, command.turn, command.attempt, key, found, failure)
+        if self._journal is None:
+            self.record_now(fact)
+        else:
+            await self.record(fact)
         self.awake(-1)
         if cancelled is not None and scope.cancel_called:
             raise cancelled
-
-    async def _call_ended(self, call: AgentCall, found: Any, failure: Failure | None) -> None:
-        command = call.command
-        await self.record(EffectFinished(command.path, command.turn, command.attempt, command.key, found, failure))
 
     @staticmethod
     def _stretch(call: AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:

@@ -6,6 +6,7 @@ elsewhere, such as the output of a function, is put into the thread by the first
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -183,12 +184,15 @@ def _joined(value: Any) -> str:
 
 def first_text(context: Any) -> str:
     """Return what a context says first: its first field, if that is a text."""
-    fields = type(context).model_fields
-    name = next(iter(fields), None)
-    if name is None or not takes_text(fields[name].annotation):
-        return ""
-    value = getattr(context, name)
+    name = _first_text_field(type(context))
+    value = getattr(context, name) if name is not None else None
     return value if isinstance(value, str) else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _first_text_field(kind: type[BaseModel]) -> str | None:
+    name = next(iter(kind.model_fields), None)
+    return name if name is not None and takes_text(kind.model_fields[name].annotation) else None
 
 
 def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:

@@ -89,17 +89,19 @@ class Wishes(Core):
         reads = _estimate(talk)
         price: Price | None = getattr(node.model, "price", None)
         writes = node.max_tokens
-        chain = tuple(visit.token.frame.meter.chain())
-        for meter in chain:
+        spends = False  # whether a meter that bounds money has spent some
+        for meter in visit.token.frame.meter.chain():
             free = meter.free(TOKENS)
             if free is not None and free < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
-            if price is not None and price.output and meter.granted[USD] is not None:
-                money = Decimal(self._at_hand(meter, USD)) - reads * price.input
-                writes = min(writes, int(money / price.output))
+            if meter.granted[USD] is not None:
+                spends = spends or meter.spent[USD] > 0
+                if price is not None and price.output:
+                    money = Decimal(self._at_hand(meter, USD)) - reads * price.input
+                    writes = min(writes, int(money / price.output))
         writes = max(writes, 1)
         usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-        if not usd and any(meter.granted[USD] is not None and meter.spent[USD] > 0 for meter in chain):
+        if spends and not usd:
             usd = SOMETHING  # models here cost money, and this one does not say how much
         return (0, 1, 0, 0, reads + writes, usd), writes
 
@@ -181,16 +183,9 @@ class Wishes(Core):
                     brief = _read(offer.edge.contract.brief, call)
                     return Wish(call, "ask", arguments={"brief": brief}, edge=offer.edge)
                 case _:
-                    return self._transfer_wish(visit, call, offer)
+                    return Wish(call, "transfer", arguments={"note": _read(_Note, call).note}, edge=offer.edge)
         except ValueError as error:
             return _answered(call, f"not executed: {capped(str(error), 2_000)}")
-
-    @staticmethod
-    def _transfer_wish(visit: Visit, call: ToolCall, offer: Offer) -> Wish:
-        assert offer.edge is not None  # noqa: S101 - a transfer has one
-        if offer.edge.target == visit.station.name:
-            return _answered(call, "not executed: you have control already; answer, or hand over to somebody else.")
-        return Wish(call, "transfer", arguments={"note": _read(_Note, call).note}, edge=offer.edge)
 
     # --- running them ---
 
@@ -207,7 +202,7 @@ class Wishes(Core):
             self.ask_team(visit, [_call_of(talk.wishes[position]) for position in asks])
 
     def start_next_in_line(self, visit: Visit) -> None:
-        """Start the next sequential tool, when the last one has ended."""
+        """Start the next sequential tool when the last one has ended; one that a person must approve holds the line."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         line = [
@@ -215,7 +210,6 @@ class Wishes(Core):
             for position, wish in enumerate(talk.wishes)
             if isinstance(wish.tool, Tool) and wish.tool.sequential and wish.kind == "tool"
         ]
-        line.sort(key=lambda item: isinstance(item[1].tool, Tool) and item[1].tool.approval)  # people come last
         for position, wish in line:
             if wish.needs_person and wish.result is None:
                 return
@@ -241,6 +235,9 @@ class Wishes(Core):
         assert talk is not None  # noqa: S101 - it has replied
         wish = talk.wishes[position]
         wish.under_way = True
+        if visit.standing is not Standing.RUNNING:  # it waited for a person
+            self.busy += 1
+            visit.standing = Standing.RUNNING
         wanted = _tool_costs(wish)
         if not self.is_behind(visit, wanted) and self._tool_paid(visit, position, last=False):
             return
@@ -423,9 +420,6 @@ class Wishes(Core):
             return
         if approval.arguments is not None:
             wish.arguments = tool.arguments(json.dumps(dict(approval.arguments), default=_thaw))
-        if visit.standing is not Standing.RUNNING:
-            self.busy += 1
-            visit.standing = Standing.RUNNING
         if not tool.sequential:  # which has its turn in the line
             self.start_tool(visit, position)
 

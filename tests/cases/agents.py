@@ -1,13 +1,13 @@
 """How the cases play agents: as `helpers.play` does, and every request of every model has its calls answered once."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import Any, TypeVar
 
-from graphflow import Agent, Context, Graph, ModelReply, ModelRequest, ThreadMessage, ToolCall
+from graphflow import Agent, Context, Graph, ModelReply, ModelRequest, ThreadMessage
 from graphflow.events import EdgeTaken, EffectStarted
+from graphflow.graphs.look import as_graph
 from graphflow.nodes.client import Stream
-from graphflow.testing import RuleModel, ScriptedModel, call
+from graphflow.testing import RuleModel, ScriptedModel
 from graphflow.testing.models import ScriptStep
 from tests.cases import helpers
 from tests.cases.helpers import Played
@@ -45,7 +45,8 @@ def models_of(graph: Graph[Any]) -> Iterator[Any]:
     """Give the models of the agents of a graph and of the graphs inside it, each once."""
     seen: set[int] = set()
     for node in graph.nodes.values():
-        found = models_of(node) if isinstance(node, Graph) else (node.model,) if isinstance(node, Agent) else ()
+        inner = as_graph(node)
+        found = (node.model,) if isinstance(node, Agent) else () if inner is None else models_of(inner)
         for model in found:
             if id(model) not in seen:
                 seen.add(id(model))
@@ -110,16 +111,6 @@ def says(name: str, *steps: ScriptStep, **options: Any) -> Agent:
 def always(name: str, step: ScriptStep, **options: Any) -> Agent:
     """Make an agent whose model always says the same."""
     return Agent(name, model=Rules(otherwise=step), **options)
-
-
-def numbered(tool_name: str, argument: str = "number") -> Any:
-    """Make a responder that calls a tool with another number each time."""
-    numbers = count()
-
-    def respond(_: ModelRequest) -> ToolCall:
-        return call(tool_name, **{argument: next(numbers)})
-
-    return respond
 
 
 def last_text(request: ModelRequest) -> str:

@@ -23,6 +23,7 @@ from graphflow import (
     fork,
     node,
     tool,
+    when,
 )
 from graphflow import run as run_graph
 from graphflow.events import EffectFinished, EffectStarted, Emitted, Event, Warned
@@ -145,12 +146,11 @@ async def test_a9_a_retry_of_the_agent_begins_when_the_siblings_are_gone() -> No
     async def breaks() -> str:
         raise Oops("at once")
 
-    async def slow(step: ToolStep) -> str:
+    async def slow(step: ToolStep) -> None:
         try:
             await step.sleep(1)
         finally:
             ended.append("slow")
-        return "slow"
 
     agent = says("agent", [call("slow"), call("breaks")], lambda _: f"{ended}", tools=[breaks, slow], retries=1)
 
@@ -222,13 +222,11 @@ async def test_g7_limits_of_a_shared_tool_are_counted_per_visit() -> None:
     def once() -> str:
         return "done once"
 
-    twice = [[call("once"), call("once")], "and so on"]
+    twice: list[Any] = [[call("once"), call("once")], "and so on"]
     a, b = says("a", *twice, *twice, tools=[once], max_visits=2), says("b", *twice, *twice, tools=[once], max_visits=2)
 
     def first_round(state: State[Context]) -> bool:
         return state.path[-1].visit == 1
-
-    from graphflow import when
 
     graph = Graph("g", START >> a >> b, b.choose(when(first_round, a), default=END), context=Talk)
 

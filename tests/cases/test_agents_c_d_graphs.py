@@ -1,5 +1,6 @@
 """Cases C1, C7, D3 and D9 with agents: loops, bounds on visits, names that begin alike, graphs side by side."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -12,9 +13,12 @@ from graphflow import (
     Context,
     Graph,
     Join,
+    ModelRequest,
     Report,
     State,
     Supervisor,
+    ToolCall,
+    ToolStep,
     Update,
     append,
     fork,
@@ -23,7 +27,7 @@ from graphflow import (
 )
 from graphflow.events import EffectStarted
 from graphflow.model.ids import names
-from graphflow.testing import call
+from graphflow.testing import ScriptedModel, call
 from tests.cases.agents import Talk, always, asked, handoffs, model_calls, play, results_in, says
 
 
@@ -121,7 +125,7 @@ async def test_c7_an_agent_is_visited_exactly_its_maximum(way: str, limit: int) 
         n, m = always("n", call("transfer_to_m"), max_visits=limit), always("m", call("transfer_to_n"))
         graph = Graph("g", START >> n >> END, n.hands_off(m), m.hands_off(n), m >> END, context=Talk, max_hops=99)
     else:
-        n = Agent("n", model=always("x", "again").model, max_visits=limit)
+        n = always("n", "again", max_visits=limit)
         gate = always("gate", "go")
         graph = Graph("g", START >> gate >> n, n.choose(when(always_more, gate), default=END), context=Talk)
 
@@ -184,7 +188,7 @@ async def test_d3_a_team_whose_names_begin_alike_is_told_apart(one: str, other: 
 
     boss = Supervisor(
         "boss",
-        model=says("x", lambda request: [call(spec.name, objective="?") for spec in request.tools], "done").model,
+        model=ScriptedModel(lambda request: [call(spec.name, objective="?") for spec in request.tools], "done"),
     )
     graph = Graph(
         "g", START >> boss >> END, boss.delegates(member(one), member(other), max_hops=1), context=Talk, max_depth=1
@@ -200,11 +204,16 @@ async def test_d3_a_team_whose_names_begin_alike_is_told_apart(one: str, other: 
         assert played.result.spent.by_node["/".join(names(calls[0].path))].model_calls == 1
 
 
+def _transfer(position: int) -> Callable[[ModelRequest], ToolCall]:
+    """Hand over to the one that stands there among the tools."""
+    return lambda request: call(request.tools[position].name, note="go")
+
+
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 async def test_d3_handoffs_to_names_that_begin_alike_are_told_apart(one: str, other: str) -> None:
     """Each transfer tool leads to its own target."""
     for position, name in enumerate((one, other)):
-        triage = says("triage", lambda request, position=position: call(request.tools[position].name, note="go"))
+        triage = says("triage", _transfer(position))
         targets = [always(name, f"{name} here") for name in (one, other)]
         graph = Graph(
             "g",
@@ -251,7 +260,6 @@ async def test_d9_agents_side_by_side_do_not_double_what_was_there(kind: str) ->
 @pytest.mark.parametrize("slow", ["one", "two"])
 async def test_d9_reports_reach_the_context_once_in_call_order(slow: str) -> None:
     """A team's reports are appended in the order of the calls, whoever was quicker, and once each."""
-    from graphflow import ToolStep
 
     async def wait(step: ToolStep) -> str:
         await step.sleep(5)

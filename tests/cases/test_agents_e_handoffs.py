@@ -216,6 +216,15 @@ async def test_e3_a_transfer_among_other_calls_comes_last(place: int) -> None:
     assert [text for text, _ in results_in(played.result.thread)] == wanted
 
 
+@pytest.mark.parametrize("wrong", [ToolCall("transfer_to_billing", "{"), call("transfer_to_nobody", note="x")])
+async def test_e3_a_transfer_that_makes_no_sense_is_not_the_first(wrong: ToolCall) -> None:
+    """The first transfer that can be made counts; the one before it is answered with what is wrong."""
+    played = await play(triage([wrong, call("transfer_to_shipping", note="please")]), Talk())
+
+    assert handoffs(played) == [("triage", "shipping")]
+    assert [failed for _, failed in results_in(played.result.thread)] == [True, False]
+
+
 # --- E7 --------------------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Cases F: what crosses with a handoff, a delegation or a next edge: calls with their results, each fact once."""
 
+import contextlib
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -11,6 +12,7 @@ from graphflow import (
     START,
     Agent,
     AskUser,
+    Budget,
     Graph,
     Human,
     ModelRequest,
@@ -19,12 +21,26 @@ from graphflow import (
     Update,
     last,
     node,
+    run,
+    start,
+    tool,
     when,
 )
 from graphflow.events import Boundary
 from graphflow.model.thread import History, Thread
-from graphflow.testing import call
-from tests.cases.agents import Talk, asked, model_calls, play, requests_of, results_in, says, tool_runs
+from graphflow.testing import ManualClock, call
+from tests.cases.agents import (
+    Talk,
+    asked,
+    hold_messages,
+    hold_requests,
+    model_calls,
+    play,
+    requests_of,
+    results_in,
+    says,
+    tool_runs,
+)
 
 EVERY: list[Any] = ["note", "summary", "full", *(last(n) for n in range(1, 12))]
 
@@ -312,3 +328,58 @@ async def test_f7_results_from_before_a_pause_are_there_after_it(first: str, sec
     assert tool_runs(played) == ["look"]
     assert played.started[0] == "boss"
     assert len(set(played.started)) == len(played.started)
+
+
+# --- the next message of a chat --------------------------------------------------------------------------------------
+
+
+def breaks() -> str:
+    """Fail."""
+    msg = "no"
+    raise LookupError(msg)
+
+
+def ends_as(how: str) -> Graph[Talk]:
+    """A chat whose first run ends in some way in the middle of things."""
+    turns: dict[str, list[Any]] = {
+        "completed": [call("look", at="1"), "done"],
+        "max_turns": [[call("look", at=f"{number}"), call("look", at="x")] for number in range(3)],
+        "model_calls": [call("look", at=f"{number}") for number in range(5)],
+        "failed": [call("look", at="1"), [call("look", at="2"), call("breaks"), call("ask_user", question="?")]],
+        "cancelled": [call("look", at="1"), [call("look", at="2"), call("ask_user", question="?")]],
+        "max_handoffs": [call("look", at="1"), [call("transfer_to_b", note="go"), call("look", at="2")]],
+        "contract": [call("look", at="1"), "", ""],
+    }
+    tools = [look, tool(breaks, on_error="raise"), AskUser()]
+    a = says("a", *turns[how], tools=tools, max_turns=3 if how == "max_turns" else 9)
+    b = says("b", "b is done")
+    edges = [a.hands_off(b, max_hops=1), b >> END]
+    most = 0 if how == "max_handoffs" else None
+    budget = Budget(model_calls=3) if how == "model_calls" else None
+    return Graph("g", START >> a >> END, *edges, context=Talk, max_handoffs=most, budget=budget)
+
+
+@pytest.mark.parametrize("history", ["full", "summary", last(2), drops_results])
+@pytest.mark.parametrize(
+    "how", ["completed", "max_turns", "model_calls", "failed", "cancelled", "max_handoffs", "contract"]
+)
+async def test_f1_holds_for_the_next_message_whatever_became_of_the_last(how: str, history: History) -> None:
+    """However a run ended, its thread has every call with its result, and the run after it sees them so."""
+    async with start(ends_as(how), Talk(), clock=ManualClock()) as running:
+        with contextlib.suppress(LookupError):
+            await running.result()
+        running.cancel()
+        with contextlib.suppress(LookupError):
+            await running.result()
+        first = running.outcome
+    c = says("c", call("look", "call_0_0", at="c"), "c is done", tools=[look], history=history)
+    graph = Graph("g", START >> c >> END, context=Talk)
+
+    second = await run(graph, Talk(question="And now?"), after=first)
+
+    hold_messages(first.thread)
+    hold_messages(second.thread)
+    hold_requests(requests_of(graph))
+    assert second.status == "completed"
+    assert second.thread[: len(first.thread)] == first.thread
+    assert any(message.text == "And now?" for message in asked(c, 0).messages) or callable(history)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -58,8 +59,6 @@ async def look(step: ToolStep, number: int) -> str:
 
 def worker(name: str, chance: random.Random) -> Agent:
     """An agent that looks once, for a random time, and then answers; its model takes random turns of the loop."""
-    from decimal import Decimal
-
     waits = [chance.randrange(6) for _ in range(60)]
 
     async def respond(request: Any) -> Any:
@@ -147,8 +146,6 @@ async def test_h1_parallel_agents_never_overshoot(seed: int, parallel: int | Non
 )
 async def test_h1_holds_for_every_bound_and_every_way_to_run_at_once(shape: Shape, bound: str, limit: Any) -> None:
     """Forks, maps and teams, from the pool and from shares: each bound of the root holds over all of them."""
-    from decimal import Decimal
-
     for seed in range(examples(30)):
         graph = shape(random.Random(seed), Budget(**{bound: limit}))
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from graphflow import (
@@ -13,8 +12,10 @@ from graphflow import (
     Budget,
     Graph,
     Join,
+    ModelReply,
     ToolStep,
     fork,
+    run,
     tool,
 )
 from graphflow.events import EffectRequested, EffectStarted, NodeRetried
@@ -60,15 +61,13 @@ async def test_h7_an_agent_has_exactly_its_turns(max_turns: int, place: str) -> 
 @pytest.mark.parametrize("offer", ["a finding", "a report", "nothing"])
 async def test_h7_a_callee_at_its_bound_reports_what_it_has(offer: str) -> None:
     """Partial with what it said or what its team reported, failed where there is nothing."""
-    from graphflow import ModelReply
-
     helper = says("helper", "half of it")
-    said = {
+    said: dict[str, Any] = {
         "a finding": ModelReply("I think it is blue", (call("look", number=0),)),
         "a report": call("ask_helper", objective="go"),
         "nothing": call("look", number=0),
-    }[offer]
-    middle = says("middle", said, tools=[look], max_turns=1)
+    }
+    middle = says("middle", said[offer], tools=[look], max_turns=1)
     boss = says("boss", call("ask_middle", objective="go"), "done")
     graph = Graph(
         "g",
@@ -168,10 +167,9 @@ async def test_h9_the_attempts_of_a_tool_are_tool_calls(limit: int) -> None:
 
 
 @tool
-async def hang(step: ToolStep) -> str:
+async def hang(step: ToolStep) -> None:
     """Take for ever."""
     await step.sleep(10_000)
-    return "at last"
 
 
 @pytest.mark.parametrize("where", ["edge", "agent", "tool"])
@@ -244,18 +242,15 @@ async def test_h11_a_model_that_hangs_is_stopped_too() -> None:
     """The provider never answers: the call is cancelled at the timeout, and the caller is told."""
     stopped: list[str] = []
 
-    async def never(_: Any) -> str:
+    async def never(_: Any) -> Any:
         try:
             await anyio.sleep_forever()
         finally:
             stopped.append("model")
-        return ""
 
     hung = Agent("hung", model=Rules(otherwise=never), timeout=0.02)
     boss = says("boss", call("ask_hung", objective="1"), "done")
     graph = Graph("g", START >> boss >> END, boss.delegates(hung, max_hops=1), context=Talk, max_depth=1)
-
-    from graphflow import run
 
     result = await run(graph, Talk())
 

@@ -124,10 +124,9 @@ async def test_n5_everything_of_an_agent_sees_its_callers_context_variables() ->
         raise ValueError("no")
 
     @tool(timeout=1)
-    async def late(step: ToolStep) -> str:
+    async def late(step: ToolStep) -> None:
         note("a tool with a timeout")
         await step.sleep(100)
-        return "late"
 
     def instructions(_: State[Context]) -> str:
         return note("instructions")

@@ -1,5 +1,6 @@
 """Cases O1, O3 and O5: models that invent tools, write arguments that do not fit, or say nothing."""
 
+import json
 from typing import Any, Literal
 
 import pytest
@@ -8,8 +9,12 @@ from graphflow import (
     END,
     START,
     Agent,
+    AskUser,
+    Budget,
     Graph,
+    Join,
     ToolCall,
+    fork,
 )
 from graphflow.testing import ScriptedModel, call
 from tests.cases.agents import Talk, model_calls, play, results_in, says, tool_runs
@@ -30,12 +35,9 @@ def alone(*steps: Any, decision: Any = "native", **options: Any) -> Graph[Talk]:
 
 
 def _as_json(step: Any) -> Any:
-    import json
-
-    if isinstance(step, ToolCall):
-        step = [step]
-    if isinstance(step, list):
-        calls = [{"tool": found.name, "arguments": json.loads(found.arguments)} for found in step]
+    wanted: list[ToolCall] = [step] if isinstance(step, ToolCall) else step
+    if not isinstance(step, str):
+        calls = [{"tool": found.name, "arguments": json.loads(found.arguments)} for found in wanted]
         return json.dumps({"reason": "because", "calls": calls})
     return json.dumps({"reason": "because", "answer": step})
 
@@ -112,8 +114,6 @@ CALLS = [
 @pytest.mark.parametrize(("kind", "arguments"), CALLS)
 async def test_o3_arguments_that_do_not_fit_are_not_executed(kind: str, arguments: str) -> None:
     """The call is answered with what is wrong; it costs its one model call; the next, right one is executed."""
-    from graphflow import AskUser
-
     names = {"tool": "search", "ask": "ask_helper", "transfer": "transfer_to_other", "person": "ask_user"}
     fields = {"tool": "words", "ask": "objective", "transfer": "note", "person": "question"}
     text = arguments.replace("words", fields[kind])
@@ -195,8 +195,6 @@ async def test_o5_an_empty_answer_is_sent_back_and_then_fails(empty: str, decisi
 
 async def test_o5_a_nudge_costs_a_model_call_of_the_budget() -> None:
     """Where the budget has no further call, an empty answer ends at that bound."""
-    from graphflow import Budget
-
     played = await play(alone("", "ok"), Talk(), budget=Budget(model_calls=1))
 
     assert (played.result.status, played.reason.code) == ("exhausted", "model_calls")
@@ -205,8 +203,6 @@ async def test_o5_a_nudge_costs_a_model_call_of_the_budget() -> None:
 @pytest.mark.parametrize("place", ["callee", "branch"])
 async def test_o5_an_empty_answer_below_is_a_failure_there(place: str) -> None:
     """A caller gets a failed report with that code; a branch fails with it."""
-    from graphflow import Join, fork
-
     quiet = says("quiet", "", "")
     if place == "callee":
         boss = says("boss", call("ask_quiet", objective="go"), "it said nothing")

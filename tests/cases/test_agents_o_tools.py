@@ -18,10 +18,12 @@ from graphflow import (
     ToolFailure,
     ToolStep,
     node,
+    start,
     tool,
 )
 from graphflow.events import EffectFinished, EffectStarted, FrameOpened, NodeStarted
-from graphflow.testing import call
+from graphflow.model.thread import History, Thread
+from graphflow.testing import ManualClock, call
 from tests.cases.agents import Talk, asked, model_calls, play, results_in, says
 
 
@@ -50,10 +52,9 @@ def raised() -> str:
 
 
 @tool(timeout=5)
-async def too_late(step: ToolStep) -> str:
+async def too_late(step: ToolStep) -> None:
     """Take too long."""
     await step.sleep(10)
-    return "late"
 
 
 @pytest.mark.parametrize("broken", [declared, reported, raised, too_late], ids=lambda fn: str(getattr(fn, "name", fn)))
@@ -124,6 +125,11 @@ def breaks_up(state: State[Context]) -> Any:
     raise RuntimeError(msg)
 
 
+def no_such_message(thread: Thread) -> Thread:
+    """Raise when a history is made."""
+    return (thread[99],)
+
+
 def launches(kind: str) -> tuple[Agent, Graph[Talk]]:
     """A boss that asks somebody who cannot be started."""
     worker = says("worker", "helped")
@@ -134,7 +140,7 @@ def launches(kind: str) -> tuple[Agent, Graph[Talk]]:
         target = Graph("worker", START >> worker.named("inside") >> END, context=Other, enter=breaks_up)
     name = "ask_wrker" if kind == "missing" else "ask_worker"
     boss = says("boss", call(name, objective="go"), "it could not be started")
-    history: Any = (lambda thread: thread[99]) if kind == "history" else "note"
+    history: History = no_such_message if kind == "history" else "note"
     edges = boss.delegates(target, max_hops=1, history=history)
     return worker, Graph("g", START >> boss >> END, edges, context=Talk, max_depth=1)
 
@@ -259,3 +265,29 @@ async def test_o11_retries_of_a_sequential_tool_stay_in_their_place() -> None:
     assert [text for text, _ in results_in(played.result.thread)] == ["a", "b"]
     assert played.result.spent.total.retries == 3
     assert [body.key for body in played.of(EffectStarted) if body.key != "model"] == ["0", "0.1", "0.2", "1", "1.1"]
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+async def test_o11_what_comes_after_an_approval_waits_for_it(answer: str) -> None:
+    """A sequential tool that a person must approve keeps its place: what follows it runs when it is decided."""
+    log: list[str] = []
+
+    def write() -> str:
+        log.append("write")
+        return "written"
+
+    def read() -> str:
+        log.append("read")
+        return "read"
+
+    tools = [tool(write, sequential=True, approval=True), tool(read, sequential=True)]
+    graph = single([call("write"), call("read")], "done", tools=tools)
+
+    async with start(graph, Talk(), clock=ManualClock()) as running:
+        waiting = await running.result()
+        before = list(log)
+        running.answer(waiting.questions[0].id, answer)
+        await running.result()
+
+    assert before == []
+    assert log == (["write", "read"] if answer == "yes" else ["read"])

@@ -195,8 +195,11 @@ async def test_r5_a_rule_that_cannot_be_asked_allows_nothing(rule: str) -> None:
     def never(name: str, __: Mapping[str, Any]) -> str | None:
         return "never" if name == "write" else None
 
+    def no(_: str, __: Mapping[str, Any]) -> str | None:
+        return "no"
+
     agent = worker(deny=never if rule == "of the child" else None)
-    deny = {"raises": raises, "gives text": lambda *_: "no", "of the child": not_etc}[rule]
+    deny = {"raises": raises, "gives text": no, "of the child": not_etc}[rule]
     boss = Agent("boss", model=ScriptedModel(call("ask_worker", objective="go"), "done"), deny=deny)
     graph = Graph("g", START >> boss >> END, boss.delegates(agent, max_hops=1), context=Talk, max_depth=1)
 

@@ -27,6 +27,7 @@ from graphflow.events import Event
 from graphflow.nodes.client import Stream
 from graphflow.persistence.lines import event_json
 from graphflow.testing import ManualClock, MemoryJournal, ScriptedModel, call
+from graphflow.visualize import run_tree, to_dot, to_mermaid
 from tests.cases.agents import Talk, hold_requests, play, requests_of
 
 # --- R9 --------------------------------------------------------------------------------------------------------------
@@ -117,8 +118,6 @@ def shop_with_secrets(shop: Shop) -> Graph[Case]:
 @pytest.mark.may_block  # the structure of a graph is read from sources
 async def test_r9_no_text_of_a_run_of_agents_shows_a_secret() -> None:
     """Graph, agents, tools, statements, handle, results, states, events, records: none shows it, in any form."""
-    from graphflow.visualize import run_tree, to_dot, to_mermaid
-
     shop = Shop(SECRET)
     graph = shop_with_secrets(shop)
     states: list[Any] = []
@@ -154,6 +153,7 @@ async def test_r9_no_text_of_a_run_of_agents_shows_a_secret() -> None:
             assert SECRET not in text
     for event in events:
         assert SECRET not in event_json(event)
+    assert all(SECRET in repr(found) for found in (shop, agents[0].model))  # they would have shown it
 
 
 async def test_r9_an_error_of_a_script_shows_no_instructions() -> None:

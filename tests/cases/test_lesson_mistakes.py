@@ -13,6 +13,7 @@ from graphflow import (
     Delegate,
     Graph,
     Human,
+    Join,
     State,
     Supervisor,
     fork,
@@ -30,6 +31,7 @@ from tests.cases.agents import (
     play,
     results_in,
     says,
+    tool_runs,
 )
 from tests.cases.desk import QUESTION, Case, codes, desk_of, specialist, track_parcel
 
@@ -143,13 +145,14 @@ def test_by_default_no_history_crosses(where: str) -> None:
     assert "full-history" not in codes(graph)
 
 
+def refund(invoice: str) -> str:
+    """Pay back."""
+    return f"paid {invoice}"
+
+
 @pytest.mark.parametrize("gate", ["none", "approval", "human", "gate"])
 def test_what_cannot_be_undone_needs_a_gate_before_it(gate: str) -> None:
     """An irreversible tool without one is an error; an approval, a person or a gate before it is none."""
-
-    def refund(invoice: str) -> str:
-        return f"paid {invoice}"
-
     payer = says("payer", "x", tools=[tool(refund, effect="irreversible", approval=gate == "approval")])
     before: Any = {"human": Human("ok"), "gate": says("gate", "x", gate=True)}.get(gate, says("other", "x"))
     graph = Graph("g", START >> before >> payer >> END, context=Talk)
@@ -157,21 +160,21 @@ def test_what_cannot_be_undone_needs_a_gate_before_it(gate: str) -> None:
     assert ("irreversible-ungated" in codes(graph)) == (gate == "none")
 
 
-async def test_a_person_stands_between_a_model_and_what_cannot_be_undone() -> None:
-    """The call waits for the person; rejected it is not made."""
-    paid: list[str] = []
+@pytest.mark.parametrize("answer", [None, "no", "yes"])
+async def test_a_person_stands_between_a_model_and_what_cannot_be_undone(answer: str | None) -> None:
+    """The call waits for the person; it is made when they say yes, and only then."""
+    payer = says(
+        "payer",
+        call("refund", invoice="INV-311"),
+        "done",
+        tools=[tool(refund, effect="irreversible", approval=True)],
+    )
+    answers = {"'payer' wants to call refund(invoice=\"INV-311\"). Approve it?": answer}
 
-    @tool(effect="irreversible", approval=True)
-    def refund(invoice: str) -> str:
-        paid.append(invoice)
-        return f"paid {invoice}"
+    played = await play(Graph("g", START >> payer >> END, context=Talk), Talk(), answers=answers if answer else {})
 
-    agent = says("payer", call("refund", invoice="INV-311"), "done", tools=[refund])
-    graph = Graph("g", START >> agent >> END, context=Talk)
-
-    waiting = await play(graph, Talk())
-
-    assert (waiting.result.status, paid) == ("waiting", [])
+    assert tool_runs(played) == (["refund"] if answer == "yes" else [])
+    assert played.result.status == ("completed" if answer else "waiting")
 
 
 def test_a_run_without_a_budget_is_warned_of() -> None:
@@ -213,11 +216,7 @@ def test_a_branch_that_reads_what_its_sibling_writes_is_an_error() -> None:
     """Agents that declare what they read and write cannot depend on each other in one fork."""
     a, b = says("a", "x", writes=["reports"]), says("b", "x", reads=["reports"])
 
-    @node
-    async def meet(_: State[Any]) -> str:
-        return "met"
-
-    graph = Graph("g", START >> fork(a, b) >> meet >> END, context=Case)
+    graph = Graph("g", START >> fork(a, b) >> Join("meet") >> END, context=Case)
 
     assert any(problem.severity == "error" for problem in graph.check())
 

@@ -68,6 +68,7 @@ class Temper(Mood):
         loud: tools that may fail their agent, time out, and be tried again.
         watched: whether graphs may have detectors.
         limits: agents with rights, agents that deny, edges that grant.
+        teams: blocks that are a node with a team, more than there are anyway.
     """
 
     agents: int = 65
@@ -80,6 +81,7 @@ class Temper(Mood):
     loud: int = 25
     watched: bool = True
     limits: int = 12
+    teams: int = 20
 
 
 QUIET = Temper(
@@ -159,6 +161,7 @@ def random_crew(seed: int, temper: Temper | None = None) -> Crew:
             breaks=(0, 0, 2, 12)[roll(4, seed, "breaks")],
             fails=(5, 40)[roll(2, seed, "fails")],
             people=(5, 50)[roll(2, seed, "people")],
+            teams=(0, 60)[roll(2, seed, "teams")],
         )
     for attempt in range(1000):
         crew = Crew(roll(2**48, seed, attempt), temper)
@@ -363,9 +366,14 @@ class _CrewMaker(_Maker):
             bounds["detect"] = [self._detector() for _ in range(self.dice.randint(1, 2))]
         return bounds
 
+    def _block(self, size: int, depth: int) -> tuple[Node[Any], Node[Any]]:
+        if size > 1 and self.dice.randrange(100) < self.crew.temper.teams:
+            return self._delegator(size, depth)
+        return super()._block(size, depth)
+
     def _detector(self) -> Detector:
-        ways: tuple[Literal["warn", "note", "stop"], ...] = ("warn", "note", "stop")
-        then, limit = self.dice.choice(ways), self.dice.randint(1, 3)
+        ways: tuple[Literal["warn", "note", "stop"], ...] = ("warn", "note", "note", "stop")
+        then, limit = self.dice.choice(ways), self.dice.choice((1, 2, 3, 3, 4))
         if self._one_in(3):
             return ping_pong(limit, then=then)
         return repetition(limit, window=self.dice.choice((2, 20)), then=then)
@@ -379,7 +387,7 @@ class _CrewMaker(_Maker):
         bounds = self.mood.bounds
         options.setdefault("retries", dice.choice((0, 0, 0, 1, 2)))
         if self.mood.timeouts and self._one_in(6):
-            options["timeout"] = dice.choice((0.03, 0.5))
+            options["timeout"] = dice.choice((0.03, 0.5, 0.5))
         if bounds and self._one_in(6):
             options["max_visits"] = dice.choice((1, 3))
         output = dice.choice((None, None, str, Report, Finding)) if options.get("into") is None else None
@@ -442,7 +450,7 @@ class _CrewMaker(_Maker):
         caller: Node[Any] = self._node((*names, self.names[self.count + 1]) if again else names)
         dice, bounds = self.dice, self.mood.bounds
         options: dict[str, Any] = {
-            "max_hops": dice.randint(1, 4) if bounds else 50,
+            "max_hops": dice.randint(1, 4) if bounds else 9999,
             "share": dice.choice(("pool", "pool", "equal", 0.5)) if bounds else "pool",
             "timeout": dice.choice((0.3, 2.0)) if self.mood.timeouts and self._one_in(5) else None,
             "history": self._history(),
@@ -458,11 +466,16 @@ class _CrewMaker(_Maker):
         self.chains.append(caller.delegates(*team, report=report, into=into, **options))
         return caller
 
+    def _callee(self) -> Node[Any]:
+        return self._person() or super()._callee()
+
+    def _person(self) -> Node[Any] | None:
+        return Human(self._name(), schema=str) if self.mood.pauses and self._one_in(8) else None
+
     def _handoffs(self, size: int, depth: int) -> tuple[Node[Any], Node[Any]]:
-        """Two that hand over to each other, and a third that only receives, a person perhaps."""
+        """Two that hand over to each other, and a third that only receives, a person or a graph perhaps."""
         out: Node[Any] = self._node()
-        person = self.mood.pauses and self._one_in(4)
-        last_one: Node[Any] = Human(self._name()) if person else self._node()
+        last_one: Node[Any] = self._person() or (self._nested(size, depth)[0] if self._one_in(4) else self._node())
         two: Node[Any] = self._node(handoffs=(self.names[self.count + 2], last_one.name))
         one: Node[Any] = self._node(handoffs=(two.name, last_one.name))
         bound = 3 if not self.mood.bounds else self.dice.randint(0, 3)

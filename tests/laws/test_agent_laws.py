@@ -166,13 +166,13 @@ def world(crew: Crew, rng: random.Random) -> World:
     """A random world: limits, hooks, cancellation, timers that are early or late, calls that will not stop."""
     own = crew.graph.budget or Budget()
     tight = Budget(
-        tokens=rng.choice((100, 300, 1000)), usd=rng.choice((None, "0.01")), node_runs=rng.choice((None, 20))
+        tokens=rng.choice((300, 1000, 4000)), usd=rng.choice((None, "0.01")), node_runs=rng.choice((None, 20))
     )
     return World(
         budget=rng.choice((own, own, tight)),
         max_parallel=rng.choice((None, None, 1, 2)),
         hook=None if rng.randrange(5) else lambda path: "no" if roll(5, crew.seed, path_text(path)) == 0 else None,
-        cancel=rng.randrange(60) if rng.randrange(4) == 0 else None,
+        cancel=rng.randrange(rng.choice((20, 60, 200))) if rng.randrange(3) == 0 else None,
         hurry=rng.choice((2, 20)),
         stubborn=rng.choice((0, 30)),
     )
@@ -190,7 +190,7 @@ def ran(seed: int, *watches: Callable[[Driver, Record], None], temper: Temper | 
 # --- the end ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(4000))
+@settings(max_examples=examples(3000))
 @given(SEEDS)
 def test_every_run_ends(seed: int) -> None:
     """However its models answer, a run comes to an end, and then nothing is under way and nobody is asked."""
@@ -201,7 +201,7 @@ def test_every_run_ends(seed: int) -> None:
         assert driver.fold.visits == {}
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_visits_and_effects_end_once(seed: int) -> None:
     """Every visit that started has one end, and every effect too, unless its visit was stopped before it began."""
@@ -250,7 +250,7 @@ def loose_ends(events: Sequence[Event]) -> Iterator[str]:
 # --- reports and results ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_one_report_for_each_delegation(seed: int) -> None:
     """A call that was opened is closed once, with a report unless it was cancelled; none is closed twice."""
@@ -289,14 +289,14 @@ class Answers:
         cast("CrewDriver", driver).requests.clear()
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_every_call_is_shown_with_its_result(seed: int) -> None:
     """The request after a reply shows all that the reply called, in that order."""
     ran(seed, Answers())
 
 
-@settings(max_examples=examples(4000))
+@settings(max_examples=examples(3000))
 @given(SEEDS)
 def test_every_call_is_answered_once_in_every_request(seed: int) -> None:
     """In all that a model is ever shown, each call has one result, right behind it, and no two calls share an id."""
@@ -350,7 +350,7 @@ class Threads:
         cast("CrewDriver", driver).requests.clear()
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_threads_only_grow_and_are_whole(seed: int) -> None:
     """A thread only grows, its calls have their results, and each message has crossed to an agent or has not."""
@@ -436,7 +436,7 @@ class Rights:
         assert not tool.approval or f"{path_text(path)}?{command.turn}.{position}" in self.allowed
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_no_tool_runs_that_may_not(seed: int) -> None:
     """A tool runs only with the rights of all above it or a grant, undenied, approved, and in its turn."""
@@ -449,7 +449,7 @@ LIMITED = Temper(people=40, garbage=3, breaks=1, raises=1, size=10, acts=85, lim
 # --- bounds and accounts ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_no_bound_is_exceeded(seed: int) -> None:
     """No turn, tool call, hop, visit, handoff or level of depth is one too many, and no agent works over the limit."""
@@ -479,7 +479,7 @@ def too_many_calls(driver: CrewDriver) -> Iterator[str]:
                 yield f"{path_text(path)} called {name} {tools[path, name]} times, which allows {limit}"
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_no_run_exceeds_the_worst_case(seed: int) -> None:
     """What is proved before the run holds in it: model calls, tool calls, node runs, depth, what works at once."""
@@ -488,7 +488,7 @@ def test_no_run_exceeds_the_worst_case(seed: int) -> None:
     assert list(excesses(driver.graph, driver.events, driver.peak, driver.world.budget)) == []
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_every_account_balances_at_every_record(seed: int) -> None:
     """Where models keep to what they may use, nothing is overspent, and what is reserved is what is in flight."""
@@ -536,7 +536,7 @@ def test_what_is_overspent_is_only_what_replies_took(seed: int) -> None:
 # --- facts and decisions ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_recorded_facts_fold_to_the_same_decisions(seed: int) -> None:
     """Folding the facts of a run again gives the same decisions, end, context and thread."""
@@ -621,7 +621,7 @@ class Asking:
             assert not cast("CrewDriver", driver).flights
 
 
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1500))
 @given(SEEDS)
 def test_questions_are_answered_in_any_order(seed: int) -> None:
     """Whoever is asked, at any depth, answers come in any order, and a run waits only when nothing else goes on."""
