@@ -123,7 +123,9 @@ def facts_of(one: Node[Any]) -> str:
         ),
         pytest.param(agent("x", AskUser()), "agent · ≤ 10 turns · tool ask_user (a person)", id="a person"),
         pytest.param(agent(output=Verdict), "agent · ≤ 10 turns · gives Verdict", id="contract"),
-        pytest.param(agent(output=tuple[int, ...]), "agent · ≤ 10 turns · gives tuple[int, ...]", id="contract of a generic"),
+        pytest.param(
+            agent(output=tuple[int, ...]), "agent · ≤ 10 turns · gives tuple[int, ...]", id="contract of a generic"
+        ),
         pytest.param(agent(output=int | None), "agent · ≤ 10 turns · gives int | None", id="contract of a union"),
         pytest.param(agent(history="full"), "agent · ≤ 10 turns · history full", id="history"),
         pytest.param(agent(history=last(3)), "agent · ≤ 10 turns · history last 3", id="a part of the history"),

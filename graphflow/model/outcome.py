@@ -116,7 +116,7 @@ class Call:
             raise UsageError(msg)
         named: object = needs
         wanted: tuple[object, ...] = (id, *needs) if isinstance(named, tuple | list) else (None,)
-        if not all([isinstance(one, str) for one in wanted]):  # a list: it costs half of a generator
+        if not all(isinstance(one, str) for one in wanted):
             msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
             raise UsageError(msg)
         put(self, "to", to)

@@ -202,9 +202,7 @@ def shown(value: Any) -> str:
     """Write a value for a model: a str as it stands, anything else as JSON."""
     if isinstance(value, str):
         return value
-    return _as_json(
-        pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True)
-    )
+    return _as_json(pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True))
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode

@@ -7,9 +7,9 @@ elsewhere, such as the output of a function, is put into the thread by the first
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel
 
@@ -184,15 +184,16 @@ def _joined(value: Any) -> str:
 
 def first_text(context: Any) -> str:
     """Return what a context says first: its first field, if that is a text."""
-    name = _first_text_field(type(context))
+    name = _first_text_field(cast("Hashable", type(context)))
     value = getattr(context, name) if name is not None else None
     return value if isinstance(value, str) else ""
 
 
 @functools.lru_cache(maxsize=256)
-def _first_text_field(kind: type[BaseModel]) -> str | None:
-    name = next(iter(kind.model_fields), None)
-    return name if name is not None and takes_text(kind.model_fields[name].annotation) else None
+def _first_text_field(kind: Hashable) -> str | None:
+    fields: dict[str, Any] = getattr(kind, "model_fields", {})
+    name = next(iter(fields), None)
+    return name if name is not None and takes_text(fields[name].annotation) else None
 
 
 def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
