@@ -440,7 +440,10 @@ class ListenerFailed:
 
 @record
 class TextDelta:
-    """A model wrote a piece of its reply. Not part of the journal: the reply stands there, whole."""
+    """A model wrote a piece of its reply. Not part of the journal: the reply stands there, whole.
+
+    Its event has the number of the record that comes next.
+    """
 
     path: Path
     turn: int

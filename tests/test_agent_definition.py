@@ -832,3 +832,31 @@ def test_every_process_finds_the_same() -> None:
 
     assert len(outputs) == 1
     assert isinstance(APPROVED, Tool)
+
+
+def asks(state: State[Any]) -> bool:
+    """Tell whether the question is one."""
+    return "?" in state.context.question
+
+
+@pytest.mark.parametrize("entered", ["by handoff alone", "by a next edge too", "by escalation too"])
+def test_a_person_who_gives_control_back_goes_on_nowhere(entered: str) -> None:
+    """A next statement of a person whom only handoffs reach is a dead edge; one that can be taken is none."""
+    giver, person, after = agent("giver"), Human("person"), agent("after")
+    chains: list[Any] = [giver.hands_off(person, max_hops=1), person >> after >> END]
+    if entered == "by a next edge too":
+        chains.append(START.choose(when(asks, person), default=giver))
+    else:
+        chains.append(START >> giver)
+    graph = Graph(
+        "g",
+        *chains,
+        giver >> END,
+        context=Case,
+        budget=Budget(model_calls=99),
+        escalate=person if entered == "by escalation too" else None,
+    )
+
+    found = [problem.where for problem in graph.check() if problem.code == "dead-edge"]
+
+    assert found == ([("person",)] if entered == "by handoff alone" else [])

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from graphflow.graphs.compiled import ChooseOut, Key, MapOut, qualified
+from graphflow.graphs.compiled import ChooseOut, Key, MapOut, out_edges, qualified
 from graphflow.graphs.graph import ends
 from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, reach
 from graphflow.model.context import Context, append, reducer_of
@@ -28,6 +28,7 @@ from graphflow.nodes.edges import (
     Statement,
     Terminal,
 )
+from graphflow.nodes.human import Human
 
 NextLike = NextStatement | ForkStatement | ChooseStatement | MapStatement
 
@@ -146,14 +147,34 @@ def no_end(look: Look) -> Iterator[Problem]:
 
 
 def dead_edge(look: Look) -> Iterator[Problem]:
-    """A node that is entered by delegation alone has no next statement: it reports to its caller."""
+    """A node that always gives control back has no next statement: a callee, and a person who is handed to."""
     only_called = look.callees - look.reached
+    handed = _only_handed_to(look)
     sources = (statement.source for statement in look.graph.statements if isinstance(statement, NextLike))
     for name in sorted({source.name for source in sources if not isinstance(source, Terminal)}):
         if name in only_called:
             message = f"{name!r} is entered by delegation alone, so its next statement is never taken."
             hint = "Take the statement out, or make a Graph of its steps and delegate to that."
             yield Problem("dead-edge", (name,), message, hint)
+        elif name in handed and isinstance(look.compiled.stations[name].node, Human):
+            message = f"{name!r} is a person whom only handoffs reach: it gives control back, and never goes on."
+            hint = "Take the statement out, and let who handed over go on; or ask the person over a next edge."
+            yield Problem("dead-edge", (name,), message, hint)
+
+
+def _only_handed_to(look: Look) -> set[str]:
+    """Return the nodes that only handoffs lead to."""
+    compiled = look.compiled
+    handed = {name for station in compiled.stations.values() for name in station.handoffs}
+    others = {str(edge.target) for edge in out_edges(compiled.start)}
+    if compiled.escalate is not None:
+        others.add(str(compiled.escalate.target))
+    for station in compiled.stations.values():
+        others.update(str(edge.target) for edge in (*out_edges(station.out), *station.errors))
+        others.update(station.delegates)
+        if isinstance(station.out, MapOut):
+            others.add(str(station.out.region.join))
+    return handed - others
 
 
 def unbounded_cycle(look: Look) -> Iterator[Problem]:

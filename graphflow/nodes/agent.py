@@ -102,6 +102,10 @@ class Agent(Node[Context]):
         """Check everything that can be checked before there is a graph."""
         where = f"{type(self).__name__} {name!r}: "
         _checked_model(where, model)
+        given: object = tools
+        if not isinstance(given, list | tuple):
+            msg = f"{where}tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
+            raise UsageError(msg)
         made = tuple(as_tool(found) for found in tools)
         names = [found.name for found in made]
         double = next((one for one in names if names.count(one) > 1), None)
@@ -122,11 +126,11 @@ class Agent(Node[Context]):
             msg = f"{where}output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
             raise UsageError(msg)
         checked_sync(where, deny=deny, instructions=instructions, history=history)
-        for bound, given, least in (
+        for bound, number, least in (
             ("max_turns", max_turns, 1), ("max_tool_calls", max_tool_calls, 0), ("repairs", repairs, 0),
             ("max_tokens", max_tokens, 1),
         ):  # fmt: skip
-            if checked_bound(where, given, bound, least) is None:
+            if checked_bound(where, number, bound, least) is None:
                 msg = f"{where}{bound}=None: an agent is bounded; give a number."
                 raise UsageError(msg)
         values: dict[str, Any] = {

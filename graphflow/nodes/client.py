@@ -124,7 +124,10 @@ class ModelReply:
         text, calls, usage = cast("tuple[object, object, object]", (self.text, self.calls, self.usage))
         fits = isinstance(text, str) and isinstance(calls, tuple) and (usage is None or isinstance(usage, Usage))
         if not fits or not all(map(_is_call, self.calls)):
-            msg = f"{self!r}: text is a str, calls are ToolCalls with a str each, and usage is a Usage or None."
+            msg = (
+                f"{self!r}: text is a str, calls are ToolCalls whose name, arguments and id are texts (arguments is "
+                f"JSON: json.dumps(...)), and usage is a Usage or None."
+            )
             raise UsageError(msg)
 
 

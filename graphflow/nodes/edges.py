@@ -243,7 +243,8 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         return Chain((NextStatement(source, other),), source, ())
     if other is Terminal.START or not hasattr(other, "delegates"):
         given = type(other).__name__
-        msg = f"{source!r} >> {other!r}: a node, a tuple of branches, a chain or END can follow, not {given}."
+        what = f"a node, a tuple of branches, a chain or END can follow, not {given}"
+        msg = f"{source!r} >> {other!r}: {what}.{_hint(other)}"
         raise UsageError(msg)
     return Chain((NextStatement(source, other),), source, (other,))
 
@@ -254,6 +255,9 @@ def lead_together(heads: Sequence[Item], target: Node[Any] | Terminal) -> Chain[
     Raises:
         UsageError: if something is no node and no chain.
     """
+    if not isinstance(cast("object", heads), tuple):
+        msg = f"{heads!r} >> {target!r}: a node, a chain or a tuple of them can lead to it."
+        raise UsageError(msg)
     branches = tuple(as_branch(item) for item in heads)
     if not branches:
         msg = f"() >> {target!r}: at least one node must lead there."
@@ -280,7 +284,7 @@ def as_branch(item: Item) -> Branch[Any]:
         return Branch(chain.head, chain=chain)
     if item is Terminal.END or hasattr(item, "delegates"):
         return Branch(item)
-    msg = f"{item!r} is no branch: a node, when(...), on(...), a chain or END is needed."
+    msg = f"{item!r} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
     raise UsageError(msg)
 
 
@@ -314,6 +318,9 @@ def when(
     Raises:
         UsageError: if the target or the bound makes no sense.
     """
+    if not callable(cast("object", test)):
+        msg = f"when({test!r}, ...): a function from state to bool is needed; on(value, node) compares the output."
+        raise UsageError(msg)
     checked_sync("when", test=test)
     branch = as_branch(to)
     label = getattr(test, "__name__", type(test).__name__)
@@ -370,8 +377,13 @@ def checked_node(where: str, found: object, *, end: bool = False) -> None:
         UsageError: if it is neither a node nor, where that is allowed, END.
     """
     if not hasattr(found, "delegates") and not (end and found is Terminal.END):
-        msg = f"{where}{found!r}: a node is needed{', or END' if end else ''}, not {type(found).__name__}."
+        what = f"a node is needed{', or END' if end else ''}, not {type(found).__name__}"
+        msg = f"{where}{found!r}: {what}.{_hint(found)}"
         raise UsageError(msg)
+
+
+def _hint(found: object) -> str:
+    return " Put @node above the function." if inspect.isfunction(found) else ""
 
 
 def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: int = 0) -> int | None:

@@ -128,6 +128,11 @@ async def awaited(awaitable: Awaitable[Any]) -> Any:
     return await awaitable
 
 
+async def settled(found: Any) -> Any:
+    """Return what a sync tool gave, awaited where it is a plain function that gave a coroutine."""
+    return await found if inspect.isawaitable(found) else found
+
+
 def as_coroutine(found: Any) -> Any:
     """Return a coroutine that gives what was found, awaited if it can be."""
     if isinstance(found, CoroutineType):

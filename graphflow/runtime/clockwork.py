@@ -18,7 +18,8 @@ from graphflow.events import (
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import names
-from graphflow.nodes.client import ModelReply, Usage
+from graphflow.nodes.agent import Agent
+from graphflow.nodes.client import ModelReply, Price, Usage
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.commands import (
     CallModel,
@@ -279,7 +280,9 @@ class Clockwork(Core):
 
     def refused_by(self, visit: Visit, meter: Meter, dimension: int, wish: str) -> Reason:
         """Say that a meter refuses something."""
-        limit = meter.granted[dimension]
+        limit, left = meter.granted[dimension], meter.free(dimension)
+        if left is not None and dimension in (TOKENS, USD):
+            wish = f"{wish}, with {max(left, 0)} left"
         return self.refuse(visit.path, cast("Code", ADDITIVE[dimension]), None if limit is None else float(limit), wish)
 
     def _refusal(self, visit: Visit, key: str, wanted: Amounts) -> Command:
@@ -300,7 +303,7 @@ class Clockwork(Core):
             if visit.talk is None:
                 self._withdrawn(visit, fact.key)
             return
-        self._settle_effect(visit, fact.key, _usage_of(fact))
+        self._settle_effect(visit, fact.key, _usage_of(visit, fact))
         if visit.talk is not None:
             self.agent_effect(visit, fact)
             return
@@ -410,10 +413,17 @@ class Clockwork(Core):
                 blocked.append(waiting)
 
 
-def _usage_of(fact: EffectFinished) -> Usage | Budget | None:
-    """Return what an effect used: what it said, or what its reply says."""
+def _usage_of(visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
+    """Return what an effect used: what it or its reply says; money by the model's price where that says nothing."""
     reply = fact.result
-    return reply.usage if type(reply) is ModelReply and fact.usage is None else fact.usage
+    if type(reply) is not ModelReply or fact.usage is not None:
+        return fact.usage
+    usage, node = reply.usage, visit.station.node
+    price: Price | None = getattr(node.model, "price", None) if isinstance(node, Agent) else None
+    if usage is None or usage.usd is not None or price is None:
+        return usage
+    usd = usage.input_tokens * price.input + usage.output_tokens * price.output
+    return Usage(usage.input_tokens, usage.output_tokens, usd)
 
 
 def _compete(waiting: Waiting, visit: Visit, wanted: Amounts) -> bool:

@@ -64,6 +64,7 @@ class Run(Generic[C]):
         self._first: Fact | None = first
         self._session: anyio.Event | None = None
         self._ready: deque[Event] = deque()
+        self._answered: set[str] = set()
 
     # --- as a context manager ---
 
@@ -213,12 +214,16 @@ class Run(Generic[C]):
             ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
         """
         asked = self._runner.fold.questions.get(question)
+        if asked is not None and question in self._answered:
+            msg = f"the question {question!r} of the run {self.run_id!r} has been answered already."
+            raise UsageError(msg)
         if asked is None or self._session is None:
             known = ", ".join(repr(found.id) for found in self.questions) or "none"
             msg = f"the run {self.run_id!r} has no open question {question!r}; open are: {known}."
             raise UsageError(msg)
         schema: Any = Json if asked.schema is None else asked.schema
         fact = AnswerGiven(question, TypeAdapter(schema).validate_python(value))
+        self._answered.add(question)
         if self._session.is_set():
             self._begin(fact)
         else:
@@ -226,7 +231,7 @@ class Run(Generic[C]):
 
     def cancel(self, by: str = "its caller") -> None:
         """Cancel the run; `await run.result()` tells when it is over."""
-        if self._session is None:
+        if self._session is None or self._runner.fold.cancelling:
             return
         fact = CancelRequested(by)
         if not self._session.is_set():
@@ -294,6 +299,14 @@ def start(
     if not isinstance(given, Graph):
         msg = f"run({graph!r}): a Graph is needed."
         raise UsageError(msg)
+    amount: object = budget
+    if amount is not None and not isinstance(amount, Budget):
+        msg = f"budget={budget!r}: a Budget is needed, or None."
+        raise UsageError(msg)
+    heard: object = listeners
+    if not isinstance(heard, Sequence) or not all(map(callable, listeners)):
+        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
+        raise UsageError(msg)
     if not isinstance(context, graph.context):
         msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
         raise UsageError(msg)
@@ -301,7 +314,7 @@ def start(
     from graphflow.runtime.runner import Runner
 
     require_runnable(graph)
-    earlier = None if after is None else _earlier(after)
+    earlier = None if after is None else _earlier(graph, after)
     chosen = run_id or new_run_id()
 
     def make(fingerprint: str, *, keep: bool) -> Run[C]:
@@ -326,6 +339,10 @@ class _Starting(Generic[C]):
         self._fingerprint = fingerprint
         self._run: Run[C] | None = None
         self.keep = True
+
+    def __getattr__(self, name: str) -> Any:
+        msg = f"start(...).{name}: it is a context manager; write `async with start(...) as run:`, and run.{name}."
+        raise UsageError(msg)
 
     async def __aenter__(self) -> Run[C]:
         if self._run is not None:
@@ -436,11 +453,11 @@ def in_a_loop() -> bool:
     return running is not None
 
 
-def _earlier(after: Result[Any]) -> Earlier:
+def _earlier(graph: Graph[Any], after: Result[Any]) -> Earlier:
     """Return what a run continues.
 
     Raises:
-        UsageError: if it is no result, or that of a run that is not over.
+        UsageError: if it is no result, that of a run that is not over, or that of another graph.
     """
     given: object = after
     if not isinstance(given, Result):
@@ -448,6 +465,10 @@ def _earlier(after: Result[Any]) -> Earlier:
         raise UsageError(msg)
     if after.status == "waiting":
         msg = f"run(after=...): the run {after.run_id!r} waits for people: answer its questions, or cancel it."
+        raise UsageError(msg)
+    if type(after.context) is not graph.context:
+        was, now = type(after.context).__name__, graph.context.__name__
+        msg = f"run(after=...): the run {after.run_id!r} was on a {was}; {graph.name!r} runs on a {now}."
         raise UsageError(msg)
     spent = after.spent
     return Earlier(after.run_id, after.thread, after.active, spent.total, spent.by_node, spent.by_edge)

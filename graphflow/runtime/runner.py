@@ -38,7 +38,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
-from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited
+from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
 from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, resumed
 from graphflow.runtime.commands import (
     AskHook,
@@ -292,14 +292,14 @@ class Runner(Sessions):
         """The places of the sync bodies of this run; made when the first of them runs."""
         return anyio.CapacityLimiter(THREADS)
 
-    async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], timeout: float | None) -> Any:
+    async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], limit: float | None) -> Any:
         body.thread = True
         around = self._context.copy()
         sniffio = sys.modules.get("sniffio")
         if sniffio is not None:  # a worker thread runs no loop: a body may start one of its own there
             around.run(sniffio.current_async_library_cvar.set, None)
         # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
-        limiter = self._threads if timeout is None else anyio.CapacityLimiter(1)
+        limiter = self._threads if limit is None else anyio.CapacityLimiter(1)
         try:
             return await anyio.to_thread.run_sync(lambda: around.run(fn), abandon_on_cancel=True, limiter=limiter)
         except cancelled_classes():
@@ -326,7 +326,7 @@ class Runner(Sessions):
                 waited = True
                 self._hand_over(group)
                 timeout = command.tool.timeout if isinstance(command, CallTool) else None
-                found = await self._in_thread(call, call.start, timeout)
+                found = await settled(await self._in_thread(call, call.start, timeout))
             else:
                 around = self._context.copy()
                 coroutine = as_coroutine(around.run(call.start))

@@ -7,6 +7,7 @@ elsewhere, such as the output of a function, is put into the thread by the first
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
@@ -18,10 +19,12 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.state import Message
 from graphflow.model.thread import (
+    DATA_CAP,
     History,
     Last,
     Thread,
     ThreadMessage,
+    capped,
     data,
     paired,
     shown,
@@ -72,6 +75,7 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
         visit.token.note = ""
     after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
     given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
+    crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     view = _put_together(log, crossing, arrived, after=after, given=given)
     crossed = [*positions]
     if source is log and log.user_at not in crossed and _holds(view, log.user):
@@ -79,6 +83,19 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     ranges = _ranges(crossed)
     size = sum(map(size_of, view))
     return Entry(view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted))
+
+
+def _shortened(message: ThreadMessage) -> ThreadMessage:
+    """Return a message that crosses within the cap; arguments that are too long become an object that says so."""
+    calls = tuple(
+        call if len(call.arguments) <= DATA_CAP else replace(call, arguments=_left_out(len(call.arguments)))
+        for call in message.calls
+    )
+    return replace(message, text=capped(message.text), calls=calls)
+
+
+def _left_out(size: int) -> str:
+    return json.dumps({"left out": f"{size} characters"})
 
 
 def _policy(visit: Visit, log: ThreadLog) -> History:
@@ -157,8 +174,8 @@ def _greet(visit: Visit, log: ThreadLog) -> None:
 
 def _asker(frame: Frame) -> str:
     """Return the path of the visit that delegated to a frame; "" where the user speaks."""
-    around: Frame | None = frame
-    while around is not None and around.owner is not None:
+    around = frame
+    while around.owner is not None:
         if around.is_node:
             owner = around.owner
             return path_text(owner.path) if owner.talk is None else owner.talk.source
@@ -176,10 +193,7 @@ def brief_text(brief: BaseModel) -> str:
 
 
 def _joined(value: Any) -> str:
-    if isinstance(value, tuple):
-        items: tuple[Any, ...] = value
-        return "; ".join(map(shown, items))
-    return shown(value)
+    return "; ".join(map(shown, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else shown(value)
 
 
 def first_text(context: Any) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
@@ -135,7 +135,7 @@ class Wishes(Core):
                     return self._too_many_wrong_names(visit, call)
             else:
                 talk.unknown = 0
-                talk.wishes.append(self._known(visit, call, offer))
+                talk.wishes.append(self._known(call, offer))
         return None
 
     def repeats(self, visit: Visit) -> Reason | None:
@@ -173,7 +173,8 @@ class Wishes(Core):
         talk = visit.talk
         return self.trouble("unknown_tool", UnknownTool(path, name, talk.offers if talk else ()), visit.path)
 
-    def _known(self, visit: Visit, call: ToolCall, offer: Offer) -> Wish:
+    @staticmethod
+    def _known(call: ToolCall, offer: Offer) -> Wish:
         """Read the arguments of a call; what cannot be read is told to the model, and not executed."""
         try:
             match offer.kind:
@@ -305,6 +306,8 @@ class Wishes(Core):
             self._tool_failed(visit, wish, wish.failure, f" (after {wish.attempt} attempts; {why})")
         else:
             wish.result, wish.failed = f"not executed: {why} Answer with what you have.", True
+            if visit.talk is not None:
+                visit.talk.worked.setdefault(wish.call.name, False)  # what it would have found is not known
 
     @staticmethod
     def _over_limit(visit: Visit, wish: Wish) -> str:
@@ -401,7 +404,7 @@ class Wishes(Core):
 
         def checked(approval: Approval) -> Approval:
             if approval.arguments is not None:
-                tool.arguments(json.dumps(dict(approval.arguments), default=_thaw))
+                tool.arguments(_edited(wish, approval.arguments))
             return approval
 
         return text, Annotated[Approval, AfterValidator(checked)]
@@ -419,7 +422,7 @@ class Wishes(Core):
             wish.result, wish.failed = f"not executed: a person rejected this call{why}.", True
             return
         if approval.arguments is not None:
-            wish.arguments = tool.arguments(json.dumps(dict(approval.arguments), default=_thaw))
+            wish.arguments = tool.arguments(_edited(wish, approval.arguments))
         if not tool.sequential:  # which has its turn in the line
             self.start_tool(visit, position)
 
@@ -480,7 +483,13 @@ def _shown_arguments(wish: Wish) -> str:
 
 
 def _thaw(value: Any) -> Any:
-    return dict(value) if isinstance(value, FrozenDict) else list(value)
+    return dict(cast("FrozenDict[str, Any]", value)) if isinstance(value, FrozenDict) else list(value)
+
+
+def _edited(wish: Wish, changes: Mapping[str, Any]) -> str:
+    """Return the arguments of a call as JSON, with what a person changes."""
+    given: Any = json.loads(wish.call.arguments) if wish.call.arguments.strip() else {}
+    return json.dumps({**given, **changes}, default=_thaw, ensure_ascii=False)
 
 
 def _estimate(talk: Talk) -> int:

@@ -307,7 +307,7 @@ async def test_k5_edited_arguments_must_fit_too() -> None:
     """Arguments that the tool does not take are refused to the person, and the question stays."""
     async with start(approving(), Talk(), clock=ManualClock()) as running:
         waiting = await running.result()
-        for arguments in ({"invoice": "INV-311"}, {"invoice": 7, "amount": "much"}, {"color": "red"}):
+        for arguments in ({"amount": None}, {"invoice": 7, "amount": "much"}, {"color": "red"}):
             with pytest.raises(ValidationError):
                 running.answer(waiting.questions[0].id, {"approve": True, "arguments": arguments})
         assert len(running.questions) == 1
