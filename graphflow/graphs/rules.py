@@ -152,11 +152,12 @@ def dead_edge(look: Look) -> Iterator[Problem]:
     handed = _only_handed_to(look)
     sources = (statement.source for statement in look.graph.statements if isinstance(statement, NextLike))
     for name in sorted({source.name for source in sources if not isinstance(source, Terminal)}):
+        targets = {edge.target for edge in out_edges(look.compiled.stations[name].out)}
         if name in only_called:
             message = f"{name!r} is entered by delegation alone, so its next statement is never taken."
             hint = "Take the statement out, or make a Graph of its steps and delegate to that."
             yield Problem("dead-edge", (name,), message, hint)
-        elif name in handed and isinstance(look.compiled.stations[name].node, Human):
+        elif name in handed and isinstance(look.compiled.stations[name].node, Human) and targets != {Terminal.END}:
             message = f"{name!r} is a person whom only handoffs reach: it gives control back, and never goes on."
             hint = "Take the statement out, and let who handed over go on; or ask the person over a next edge."
             yield Problem("dead-edge", (name,), message, hint)

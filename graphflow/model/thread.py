@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -19,6 +20,10 @@ from graphflow.errors import UsageError
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
+
+
+LABEL_CAP = 400
+"""How many characters of the place that a text comes from are shown beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +190,21 @@ def data(kind: str, source: str, text: str) -> str:
     </note>
     """
     inside = capped(text)
-    if "<" in inside:
-        inside = re.sub(rf"<(\s*/\s*{kind})", r"<\\\1", inside, flags=re.IGNORECASE)
-    label = source.replace('"', "'").replace("\n", " ").replace(">", "").replace("<", "")
+    if "<" in inside or not inside.isascii():
+        closing = re.compile(rf"<(\s*/\s*{kind})", re.IGNORECASE)
+        inside = closing.sub(r"<\\\1", inside)
+        if closing.search(_skeleton(inside)):  # spelt with signs that nobody sees, or that look alike
+            inside = re.sub("[<\uff1c\ufe64]", "\u2039", inside)
+    label = " ".join(re.sub(r'[<>"\x00-\x1f\x7f\u2028\u2029]', " ", source[:LABEL_CAP]).split())
     return f'<{kind} from="{label}">\n{inside}\n</{kind}>'
+
+
+def _skeleton(text: str) -> str:
+    """Return a text as a reader sees it: signs that look alike are one, those that nobody sees are left out."""
+    if text.isascii() and text.isprintable():
+        return text
+    plain = unicodedata.normalize("NFKC", text)
+    return "".join(sign for sign in plain if sign in "\n\t" or unicodedata.category(sign) not in ("Cc", "Cf", "Mn"))
 
 
 def capped(text: str, cap: int = DATA_CAP) -> str:

@@ -121,6 +121,14 @@ class Agent(Node[Context]):
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
+        if isinstance(output, str):
+            msg = f"{where}output={output!r}: the type itself is needed, not its name."
+            raise UsageError(msg)
+        try:
+            hash(output)
+        except TypeError:
+            msg = f"{where}output={output!r}: the type cannot be told from others, because its metadata have no hash."
+            raise UsageError(msg) from None
         part = None if output is None else mutable_part(output)
         if part is not None:
             msg = f"{where}output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
@@ -207,7 +215,7 @@ def generated_names(prefix: str, targets: Iterable[str]) -> dict[str, str]:
         name, number = base, 1
         while name in made:
             number += 1
-            name = f"{base}_{number}"
+            name = f"{base[: 63 - len(str(number))]}_{number}"
         made[name] = target
     return made
 

@@ -29,7 +29,8 @@ def schema_text(kind: Any) -> str:
     ('What a caller asks of a callee. Derive from it to add fields of your own.', 'what is not asked for.')
     """
     schema: Any = _readable(TypeAdapter(kind).json_schema())
-    if isinstance(kind, type) and issubclass(kind, Report):  # a model gives its reason in words
+    if isinstance(kind, type) and issubclass(kind, Report) and "reason" in schema.get("properties", {}):
+        # a model gives its reason in words
         why = schema["properties"]["reason"].get("description", "")
         schema["properties"]["reason"] = {"type": ["string", "null"], "description": why}
         parts = {name: part for name, part in schema.pop("$defs", {}).items() if name != "Reason"}

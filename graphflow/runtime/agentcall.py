@@ -64,6 +64,7 @@ class AgentCall:
         """Call the model or the tool; return what it returns, an awaitable if it is async."""
         command = self.command
         if isinstance(command, CallModel):
+            self._runner.know_loop()  # its provider may call back from a thread of its own
             return command.client.reply(command.request, self._stream)
         arguments = command.arguments
         if command.tool.step is not None:
@@ -81,7 +82,7 @@ class AgentCall:
         return "" if found is None else shown(found), None
 
     def _stream(self, text: str) -> None:
-        if text:
+        if text and not self.ended:  # a client may keep what it was given
             self._runner.heard(self.path, self.command.turn, str(text))
 
     # --- what a tool sees ---

@@ -184,7 +184,7 @@ class Agents(Wishes):
             self._send_back(visit, decided.text, decided.problem)
             return
         if not decided.calls:
-            self._answered(visit, decided.text)
+            self._answered(visit, decided.text, decided.answer_json)
             return
         calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
         said = ThreadMessage("assistant", decided.text, calls, source=talk.source)
@@ -319,7 +319,7 @@ class Agents(Wishes):
 
     # --- answers ---
 
-    def _answered(self, visit: Visit, text: str) -> None:
+    def _answered(self, visit: Visit, text: str, answer_json: str) -> None:
         """Take an answer, or send it back."""
         talk, node = visit.talk, visit.station.node
         assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
@@ -327,7 +327,7 @@ class Agents(Wishes):
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = self._honest(visit, read_answer(talk.kind, text))
+            output = self._honest(visit, read_answer(talk.kind, text, answer_json))
             problem = self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING

@@ -5,6 +5,7 @@ All of it is pure: it looks at values and makes values. What happens next is dec
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 from collections.abc import Iterable, Mapping
@@ -125,8 +126,8 @@ def _times(count: int) -> str:
 
 def json_schema(offers: Offers, answer: str) -> str:
     """Return the JSON schema of a reply in the decision mode "json": the reason first, then calls or an answer."""
-    said: Any = json.loads(answer) if answer else {"type": "string"}
-    defs = said.pop("$defs", {})
+    defs: dict[str, Any] = {}
+    said: Any = _with_own_names(answer, defs) if answer else {"type": "string"}
     reason = {"type": "string", "description": "Why, in one sentence."}
     final: Any = {
         "type": "object",
@@ -138,8 +139,7 @@ def json_schema(offers: Offers, answer: str) -> str:
         return json.dumps({**final, **({"$defs": defs} if defs else {})})
     calls: list[Any] = []
     for offer in offers.values():
-        arguments = offer.spec.parameters
-        defs.update(arguments.pop("$defs", {}))
+        arguments = _with_own_names(offer.spec.parameters_json, defs)
         calls.append(
             {
                 "type": "object",
@@ -155,6 +155,21 @@ def json_schema(offers: Offers, answer: str) -> str:
         "additionalProperties": False,
     }
     return json.dumps({"anyOf": [acting, final], **({"$defs": defs} if defs else {})})
+
+
+def _with_own_names(schema_json: str, defs: dict[str, Any]) -> Any:
+    """Move the definitions of a schema to those of all; two of one name that differ get names of their own."""
+    for name, part in json.loads(schema_json).get("$defs", {}).items():
+        number, unique = 1, name
+        while unique in defs and defs[unique] != part:
+            number += 1
+            unique = f"{name}_{number}"
+        if unique != name:
+            schema_json = schema_json.replace(f'"#/$defs/{name}"', f'"#/$defs/{unique}"')
+        defs[unique] = part
+    schema = json.loads(schema_json)
+    schema.pop("$defs", None)
+    return schema
 
 
 def json_instructions(system: str, offers: Offers) -> str:
@@ -203,6 +218,7 @@ class Decided(NamedTuple):
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
     problem: str = ""
+    answer_json: str = ""  # an answer that came as JSON, whose text may be read as something else
 
 
 def read_reply(reply: ModelReply, *, native: bool) -> Decided:
@@ -222,7 +238,8 @@ def read_reply(reply: ModelReply, *, native: bool) -> Decided:
         return _read_calls(table, reply.text)
     if "answer" in table:
         answer = table["answer"]
-        return Decided(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+        written = json.dumps(answer, ensure_ascii=False)
+        return Decided(answer if isinstance(answer, str) else written, answer_json=written)
     return Decided(reply.text, problem="it has neither 'calls' nor 'answer'")
 
 
@@ -255,10 +272,11 @@ def with_own_ids(calls: Iterable[ToolCall], taken: set[str], turn: int) -> tuple
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
-def read_answer(kind: Any, text: str) -> Any:
+def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     """Return an answer as the type it must have.
 
-    A text that is no JSON object is the finding of a `Report`.
+    A text that is no JSON object is the finding of a `Report`; one that is no JSON at all may still be a value, such as
+    one word of a `Literal`.
 
     Raises:
         ValueError: with a text that a model can act on.
@@ -267,9 +285,14 @@ def read_answer(kind: Any, text: str) -> Any:
         return text
     if kind is Report and not text.lstrip().startswith(("{", "```")):
         return Report(finding=text)
+    given = answer_json or _unfenced(text)
+    adapter = _adapter(kind)
     try:
-        return _adapter(kind).validate_json(_unfenced(text))
+        return adapter.validate_json(given)
     except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] == "json_invalid" and not given.startswith(("{", "[")):
+            with contextlib.suppress(ValidationError):
+                return adapter.validate_python(given)
         raise ValueError(problems_text(error)) from error
 
 

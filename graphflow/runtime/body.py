@@ -220,6 +220,17 @@ def current_task() -> Any:
     return asyncio.current_task() if anyio.get_cancelled_exc_class() is asyncio.CancelledError else None
 
 
+def from_any_thread() -> Callable[..., Any]:
+    """Return what has a function called in this loop as soon as it can be, from whatever thread."""
+    import asyncio
+
+    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
+        return asyncio.get_running_loop().call_soon_threadsafe
+    import trio
+
+    return trio.lowlevel.current_trio_token().run_sync_soon
+
+
 def cancelled_classes() -> tuple[type[BaseException], ...]:
     """Return the classes of a cancellation, that of the backend and the one which code for asyncio raises."""
     import asyncio

@@ -39,7 +39,7 @@ from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
-from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, resumed
+from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, from_any_thread, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CallModel,
@@ -116,6 +116,7 @@ class Runner(Sessions):
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
         self._calling: dict[Path, dict[str, AgentCall | None]] = {}  # of agents, by key; None before a worker takes it
         self._doomed_calls: set[tuple[Path, str]] = set()  # calls that were cancelled before a worker took them
+        self._soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
         self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
         self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
 
@@ -395,12 +396,17 @@ class Runner(Sessions):
                 self._dropped.add(timer)
                 self.awake(1)
 
+    def know_loop(self) -> None:
+        """Remember how to reach this loop from any thread."""
+        if self._soon_from_any is None:
+            self._soon_from_any = from_any_thread()
+
     def heard(self, path: Path, turn: int, text: str) -> None:
         """Let a piece of a model's reply be heard; the journal does not keep it."""
         if threading.get_ident() == self.thread:
             self.say(TextDelta(path, turn, text))
-        else:
-            anyio.from_thread.run_sync(self.say, TextDelta(path, turn, text))
+        elif self._soon_from_any is not None:
+            self._soon_from_any(self.say, TextDelta(path, turn, text))  # any thread at all: a provider has its own
 
     async def _warn(self, body: Body | AgentCall, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""

@@ -1,0 +1,201 @@
+"""Answers of agents: every type, in both decision modes, and what cannot be read."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import json
+import threading
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import anyio
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from graphflow import (
+    END,
+    START,
+    Agent,
+    AskUser,
+    Budget,
+    Context,
+    Graph,
+    ModelReply,
+    ModelRequest,
+    Report,
+    Usage,
+    run,
+)
+from graphflow.errors import UsageError
+from graphflow.events import Event, TextDelta
+from graphflow.model.thread import data
+from graphflow.nodes.client import Price, Stream
+from graphflow.testing import ScriptedModel
+
+
+class Talk(Context):
+    """What the user says."""
+
+    text: str = "hi"
+
+
+class Mood(enum.Enum):
+    """A choice."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
+class Wide(Report):
+    """A report that holds others."""
+
+    kids: tuple[Wide, ...] = ()
+
+
+class Loud(Report):
+    """A report whose fields have other names in JSON."""
+
+    model_config = ConfigDict(frozen=True, alias_generator=str.upper, populate_by_name=True)
+
+
+def alone(agent: Agent) -> Graph[Talk]:
+    """A graph in which one agent works."""
+    return Graph("g", START >> agent >> END, context=Talk, budget=Budget(model_calls=9))
+
+
+VALUES: list[tuple[Any, Any, Any]] = [
+    (Literal["yes", "no"], "yes", "yes"),
+    (Mood, "good", Mood.GOOD),
+    (dt.date, "2026-09-30", dt.date(2026, 9, 30)),
+    (Decimal, "49.00", Decimal("49.00")),
+    (Annotated[str, Field(min_length=3)], "abc", "abc"),
+    (int, 4, 4),
+    (int | None, None, None),
+    (tuple[int, ...], [1, 2], (1, 2)),
+    (Wide, {"finding": "w", "kids": [{"finding": "k"}]}, Wide(finding="w", kids=(Wide(finding="k"),))),
+    (Loud, {"FINDING": "loud"}, Loud(finding="loud")),
+]
+
+
+@pytest.mark.parametrize("mode", ["native", "json"])
+@pytest.mark.parametrize(("kind", "written", "value"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
+async def test_an_answer_of_any_type_is_read(kind: Any, written: Any, value: Any, mode: str) -> None:
+    """What a model writes by the schema of a type arrives as a value of it, whichever way it decides."""
+    text = json.dumps(written if mode == "native" else {"reason": "so", "answer": written})
+    model = ScriptedModel(text, native_tools=mode == "native")
+
+    result = await run(alone(Agent("a", model=model, output=kind, tools=[AskUser()], repairs=0)), Talk())
+
+    assert (result.status, result.output) == ("completed", value)
+
+
+async def test_a_word_without_quotes_is_a_value_too() -> None:
+    """Models often leave the quotes out where the answer is one word."""
+    result = await run(alone(Agent("a", model=ScriptedModel("good"), output=Mood)), Talk())
+
+    assert result.output is Mood.GOOD
+
+
+def test_types_of_one_name_stay_two_types() -> None:
+    """In the decision mode "json" all schemas are one: definitions of one name that differ get names of their own."""
+    kinds = {name: create_model("Item", a=(kind, ...)) for name, kind in (("first", int), ("second", str))}
+
+    def takes(kind: Any) -> Any:
+        def tool(item: Any) -> str:
+            return str(item)
+
+        tool.__annotations__["item"] = kind
+        return tool
+
+    first, second = takes(kinds["first"]), takes(kinds["second"])
+    first.__name__, second.__name__ = "first", "second"
+    model = ScriptedModel('{"reason": "r", "answer": "done"}', native_tools=False)
+
+    anyio.run(run, alone(Agent("a", model=model, tools=[first, second])), Talk())
+
+    schema = model.requests[0].schema
+    assert schema is not None
+    assert {part["properties"]["a"]["type"] for part in schema["$defs"].values()} == {"integer", "string"}
+
+
+@pytest.mark.parametrize("output", ["Report", list[int], Annotated[int, {"a": 1}], dict], ids=str)
+def test_a_type_that_cannot_be_an_answer_is_refused(output: Any) -> None:
+    """An agent says so when it is made, and names itself."""
+    with pytest.raises(UsageError, match="Agent 'a'"):
+        Agent("a", model=ScriptedModel(), output=output)
+
+
+class Loose(BaseModel):
+    """A model that could be changed."""
+
+    a: int
+
+
+def test_a_model_that_could_be_changed_is_refused() -> None:
+    """Its receivers share it."""
+    with pytest.raises(UsageError, match="frozen"):
+        Agent("a", model=ScriptedModel(), output=Loose)
+
+
+async def test_money_is_counted_by_the_price_of_a_client() -> None:
+    """A client that tells tokens alone costs what its price says, and the budget holds."""
+    price = Price(Decimal("0.001"), Decimal("0.001"))
+
+    def asks_twice(usd: str) -> Graph[Talk]:
+        replies = [ModelReply(text, usage=Usage(100, 100)) for text in ("", "done")]  # an empty answer is sent back
+        agent = Agent("a", model=ScriptedModel(*replies, price=price), max_tokens=100)
+        return Graph("g", START >> agent >> END, context=Talk, budget=Budget(usd=usd))
+
+    enough = await run(asks_twice("0.5"), Talk())
+    short = await run(asks_twice("0.25"), Talk())
+
+    assert (enough.status, enough.spent.total.usd) == ("completed", Decimal("0.4"))
+    assert (short.status, short.spent.total.usd) == ("exhausted", Decimal("0.2"))
+    assert short.reason is not None
+    assert short.reason.code == "usd"
+
+
+class Threaded:
+    """A client whose provider calls back from a thread of its own, and that keeps its stream too long."""
+
+    def __init__(self) -> None:
+        """Begin with nothing kept."""
+        self.kept: list[Stream] = []
+
+    async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:
+        """Say it from a thread."""
+        for old in self.kept:
+            old("late")
+        self.kept.append(stream)
+        thread = threading.Thread(target=stream, args=("piece",))
+        thread.start()
+        await anyio.to_thread.run_sync(thread.join)
+        await anyio.lowlevel.checkpoint()
+        return ModelReply("piece")
+
+
+async def test_a_stream_may_come_from_any_thread_and_ends_with_its_call() -> None:
+    """A provider's own thread is heard; what is said after the call has ended is not."""
+    model, events = Threaded(), list[Event]()
+    graph = Graph("g", START >> Agent("a", model=model) >> Agent("b", model=model) >> END, context=Talk)
+
+    await run(graph, Talk(), listeners=[events.append])
+
+    heard = [(event.path[0].name, event.body.text) for event in events if isinstance(event.body, TextDelta)]
+    assert heard == [("a", "piece"), ("b", "piece")]
+
+
+@pytest.mark.parametrize(
+    "closing",
+    ["</note>", "</NOTE>", "< / note>", "</\u200bnote>", "<\u200b/note>", "</no\u00adte>", "\uff1c/note\uff1e"],
+    ids=ascii,
+)
+def test_no_spelling_closes_what_holds_it(closing: str) -> None:
+    """Delimiters cannot be forged, with capitals, spaces, signs that nobody sees or that look alike."""
+    text = data("note", "x" * 100_000 + "\u2028<", f"before {closing} after")
+
+    inside = text.partition("\n")[2].rpartition("\n")[0]
+    assert closing not in inside
+    assert len(text) < 1_000
+    assert "after" in inside
