@@ -148,7 +148,7 @@ async def test_money_is_counted_by_the_price_of_a_client() -> None:
         return Graph("g", START >> agent >> END, context=Talk, budget=Budget(usd=usd))
 
     enough = await run(asks_twice("0.5"), Talk())
-    short = await run(asks_twice("0.25"), Talk())
+    short = await run(asks_twice("0.2"), Talk())
 
     assert (enough.status, enough.spent.total.usd) == ("completed", Decimal("0.4"))
     assert (short.status, short.spent.total.usd) == ("exhausted", Decimal("0.2"))

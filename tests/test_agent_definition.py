@@ -327,7 +327,7 @@ Named = TypeAliasType("Named", Closer | None)  # a name for a union, as `type` m
     [
         (None, Report), (None, Answer), (str, Report), (Color, Report), (Report, Report), (Closer, Report),
         (Answer, Answer), (Report | None, Report), (int | Closer, Report),
-        (Annotated[Report, "checked"], Report), (Named, Report), (Literal["yes", "no"], Report), ("Later", Report),
+        (Annotated[Report, "checked"], Report), (Named, Report), (Literal["yes", "no"], Report),
     ],
 )  # fmt: skip
 def test_an_answer_that_can_be_a_report_is_fine(output: Any, report: type[BaseModel]) -> None:

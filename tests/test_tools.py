@@ -743,12 +743,14 @@ def test_a_question_is_a_tool() -> None:
     assert repr(ask) == "<AskUser 'ask_boss'>"
     assert (ask.spec.name, ask.spec.description, list(shown(ask))) == ("ask_boss", "Ask the boss.", ["question"])
     assert ask == AskUser("ask_boss", schema=list[int], description="Ask the boss.") != AskUser()
-    assert hash(AskUser(schema={"type": "string"})) == hash(AskUser(schema={"type": "number"}))
+    assert hash(AskUser(schema=str)) == hash(AskUser(schema=int))
     assert as_tool(ask) is ask
     with pytest.raises(ValueError, match="the arguments of 'ask_boss' do not fit: question: is missing"):
         ask.arguments("")
     with pytest.raises(UsageError, match="a name of 1 to 64"):
         AskUser("ask me")
+    with pytest.raises(UsageError, match="a type that a person's answer can be read as"):
+        AskUser(schema={"type": "string"})
 
 
 def test_a_question_has_what_every_tool_has() -> None:

@@ -218,7 +218,11 @@ def shown(value: Any) -> str:
     """Write a value for a model: a str as it stands, anything else as JSON."""
     if isinstance(value, str):
         return value
-    return _as_json(pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True))
+    try:
+        plain = pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True)
+    except Exception:  # noqa: BLE001 - bytes that are no text, a serializer of the user that raises
+        plain = _named(value)
+    return _as_json(plain)
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self
 
 from graphflow.errors import UsageError
@@ -18,7 +19,7 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
-from graphflow.nodes.client import ModelClient
+from graphflow.nodes.client import ModelClient, Price
 from graphflow.nodes.edges import checked_bound, checked_sync
 from graphflow.nodes.join import init_node
 from graphflow.nodes.tools import AskUser, Tool, as_tool
@@ -121,6 +122,10 @@ class Agent(Node[Context]):
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
+        rule: object = deny
+        if rule is not None and not callable(rule):
+            msg = f"{where}deny={deny!r}: a function of a tool's name and its arguments is needed."
+            raise UsageError(msg)
         if isinstance(output, str):
             msg = f"{where}output={output!r}: the type itself is needed, not its name."
             raise UsageError(msg)
@@ -186,10 +191,19 @@ def _checked_model(where: str, model: object) -> None:
             f"for tests there is graphflow.testing.ScriptedModel."
         )
         raise UsageError(msg)
+    price = getattr(model, "price", None)
+    if price is not None and not (isinstance(price, Price) and all(_is_money(part) for part in price)):
+        msg = f"{where}the price of its model is {price!r}: a Price of two Decimals of at least 0 is needed, or None."
+        raise UsageError(msg)
+
+
+def _is_money(part: object) -> bool:
+    return isinstance(part, Decimal) and part.is_finite() and part >= 0
 
 
 def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
-    found = frozenset([rights] if isinstance(rights, str) else rights)
+    given: Any = rights
+    found: frozenset[str] = frozenset([given] if isinstance(given, str) or not isinstance(given, Iterable) else given)
     if not all(isinstance(right, str) for right in found):
         msg = f"{where}rights={rights!r}: names of tools are needed."
         raise UsageError(msg)

@@ -75,7 +75,12 @@ class Node(Generic[C_contra]):
         where = f"{type(self).__name__} {self.name!r}: "
         checked_bound(where, self.retries, "retries")
         checked_bound(where, self.max_visits, "max_visits", least=1)
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+        said: object = self.description
+        if not isinstance(said, str):
+            msg = f"{where}(description={said!r}): a text is needed."
+            raise UsageError(msg)
+        limit: object = self.timeout
+        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
             msg = f"{where}(timeout={self.timeout!r}): a finite number of seconds above 0 is needed, or None."
             raise UsageError(msg)
 
@@ -178,7 +183,10 @@ class Node(Generic[C_contra]):
             raise UsageError(msg)
         checked_history(f"{self!r}.delegates", history)
         checked_sync(f"{self!r}.delegates", history=history)
-        granted = (grant,) if isinstance(grant, str) else tuple(grant)
+        given: Any = grant
+        granted: tuple[str, ...] = (
+            (grant,) if isinstance(grant, str) else tuple(given if isinstance(given, Sequence) else [given])
+        )
         if not all(isinstance(name, str) for name in granted):
             msg = f"{self!r}.delegates(grant={grant!r}): names of tools are needed."
             raise UsageError(msg)

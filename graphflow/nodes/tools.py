@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
+from pydantic import TypeAdapter
+
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
@@ -120,6 +122,10 @@ class Tool:
     def __post_init__(self) -> None:
         """Check what was given."""
         where = checked_name(self.name)
+        said: object = self.description
+        if not isinstance(said, str):
+            msg = f"{where}(description={said!r}): a text is needed."
+            raise UsageError(msg)
         if self.effect not in ("read", "write", "irreversible"):
             msg = f"{where}(effect={self.effect!r}): 'read', 'write' or 'irreversible'."
             raise UsageError(msg)
@@ -130,7 +136,8 @@ class Tool:
             if not isinstance(getattr(self, switch), bool):
                 msg = f"{where}({switch}={getattr(self, switch)!r}): True or False."
                 raise UsageError(msg)
-        if self.timeout is not None and not 0 < self.timeout < float("inf"):
+        limit: object = self.timeout
+        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
             msg = f"{where}(timeout={self.timeout!r}): a finite number of seconds above 0 is needed, or None."
             raise UsageError(msg)
         checked_bound(where, self.max_calls, "max_calls", least=1)
@@ -218,8 +225,13 @@ class AskUser:
     step: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        """Check the name."""
-        checked_name(self.name)
+        """Check the name and the type of the answer."""
+        where = checked_name(self.name)
+        try:
+            TypeAdapter(self.schema)
+        except Exception as error:
+            msg = f"{where}(schema={self.schema!r}): a type that a person's answer can be read as is needed ({error})."
+            raise UsageError(msg) from error
 
     def __repr__(self) -> str:
         """Show the name."""

@@ -124,7 +124,8 @@ class Agents(Wishes):
             return
         visit.turn += 1
         if visit.standing is Standing.RUNNING and visit.slot:
-            self.time_turn(visit)
+            self.drop_timer(visit.timer)
+            visit.timer = visit.deadline = None
             self.ask_model(visit)
         else:
             self._own_done(visit)
@@ -137,6 +138,8 @@ class Agents(Wishes):
         made = talk.turn_said
         for wish in talk.wishes:
             text = (wish.result or "") + (f"\n[{wish.note}]" if wish.note else "")
+            if wish.evidence:  # noted here, in call order, whichever came first
+                self.new_evidence(visit.token, wish.key, wish.evidence)
             made.append(ThreadMessage("tool", text, (), wish.call.id, wish.failed, wish.source))
         talk.said.extend(made)
         talk.log.items.extend(made)
@@ -264,7 +267,7 @@ class Agents(Wishes):
                 wish.result = data("report", wish.source, shown(report))
             if isinstance(report, Report) and report.status == "done":
                 talk.reports.append(report)
-                self.new_evidence(visit.token, wish.key, f"{report.finding} {report.evidence}")
+                wish.evidence = f"{report.finding} {report.evidence}"
         visit.batch = ()
         self.settle_turn(visit)
 
@@ -377,7 +380,8 @@ class Agents(Wishes):
             )
             shown_path, code = path_text(visit.path), "contract"
             if text:
-                error: Exception = ContractError(f"the answer of {shown_path!r} does not fit: {problem}.{times}")
+                why = problem.rstrip(".")
+                error: Exception = ContractError(f"the answer of {shown_path!r} does not fit: {why}.{times}")
             else:
                 code, error = "empty_answer", EmptyAnswer(f"{shown_path!r} answered nothing.{times}")
             self.fail_agent(visit, self.trouble(code, error, visit.path))  # type: ignore[arg-type]  # both are codes

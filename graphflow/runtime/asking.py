@@ -228,7 +228,7 @@ def read_reply(reply: ModelReply, *, native: bool) -> Decided:
     if not reply.text.strip():
         return Decided()
     try:
-        found = json.loads(reply.text)
+        found = json.loads(_unfenced(reply.text))
     except (ValueError, RecursionError) as error:
         return Decided(reply.text, problem=f"it is no JSON ({error})")
     if not isinstance(found, dict):

@@ -81,12 +81,12 @@ class Clockwork(Core):
             visit.due = None
             return
         visit.standing = Standing.RUNNING
-        self.time_turn(visit)
         node = visit.station.node
         if not isinstance(node, FunctionNode):
             turn = visit.turn  # put off: what frees a slot is not done yet, and a refused turn may cancel it
             self.agenda.append(lambda: self._turn_if_wanted(visit, turn))
             return
+        self.time_turn(visit)
         token = visit.token
         state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))

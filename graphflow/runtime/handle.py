@@ -38,6 +38,7 @@ from graphflow.model.contract import Report
 from graphflow.model.frozen import Json
 from graphflow.model.ids import new_run_id, parse_path, path_text
 from graphflow.model.outcome import NOTHING
+from graphflow.model.thread import ThreadMessage
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.failures import at_a_bound
 from graphflow.runtime.result import Question, Result, Spending
@@ -465,6 +466,10 @@ def _earlier(graph: Graph[Any], after: Result[Any]) -> Earlier:
         raise UsageError(msg)
     if after.status == "waiting":
         msg = f"run(after=...): the run {after.run_id!r} waits for people: answer its questions, or cancel it."
+        raise UsageError(msg)
+    thread: tuple[object, ...] = after.thread
+    if not all(isinstance(message, ThreadMessage) for message in thread):
+        msg = f"run(after=...): the thread of the run {after.run_id!r} holds what is no ThreadMessage."
         raise UsageError(msg)
     if type(after.context) is not graph.context:
         was, now = type(after.context).__name__, graph.context.__name__

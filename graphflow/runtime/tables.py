@@ -305,6 +305,8 @@ class Wish:
         source: who the result is from, for a report.
         note: what the detectors want the agent to know.
         key: how they tell it from other steps.
+        written: the arguments as JSON, to be read anew for each attempt.
+        evidence: what it has brought, for the detectors.
     """
 
     call: ToolCall
@@ -325,6 +327,8 @@ class Wish:
     source: str = ""
     note: str = ""
     key: tuple[str, ...] = ()
+    written: str = ""
+    evidence: str = ""
 
     @property
     def needs_person(self) -> bool:

@@ -70,6 +70,7 @@ class Wishes(Core):
         """Pay for a call of the model, and make its request."""
         talk, node = visit.talk, visit.station.node
         assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        self.time_turn(visit)
         usd = 0 if wanted[USD] == SOMETHING else wanted[USD]
         wanted = (*wanted[:USD], usd)
         cost = Budget.checked(None, 1, None, None, int(wanted[TOKENS]), Decimal(usd) if usd else None)
@@ -179,7 +180,8 @@ class Wishes(Core):
         try:
             match offer.kind:
                 case "tool" | "person" if offer.tool is not None:
-                    return Wish(call, offer.kind, offer.tool, offer.tool.arguments(call.arguments))
+                    arguments = offer.tool.arguments(call.arguments)
+                    return Wish(call, offer.kind, offer.tool, arguments, written=call.arguments)
                 case "ask" if offer.edge is not None and offer.edge.contract is not None:
                     brief = _read(offer.edge.contract.brief, call)
                     return Wish(call, "ask", arguments={"brief": brief}, edge=offer.edge)
@@ -327,7 +329,7 @@ class Wishes(Core):
         denies = (*visit.token.frame.denies, *(() if node.deny is None else (node.deny,)))
         for deny in denies:
             try:
-                why = deny(tool.name, FrozenDict(wish.arguments))
+                why = deny(tool.name, FrozenDict(tool.arguments(wish.written)))  # its own: it could change them
             except Exception as error:  # noqa: BLE001 - a rule that cannot be asked does not allow
                 why = f"a rule could not be asked ({type(error).__name__}: {error})"
             if why:
@@ -361,10 +363,11 @@ class Wishes(Core):
         talk.worked[tool.name] = talk.worked.get(tool.name, False) or failure is None
         if failure is None:
             wish.result, wish.failed = capped(str(fact.result)), False
-            self.new_evidence(visit.token, wish.key, f"{tool.name}: {wish.result}")
+            wish.evidence = f"{tool.name}: {wish.result}"
         elif wish.attempt < tool.retries:
             wish.failure = failure
             wish.attempt += 1
+            wish.arguments = tool.arguments(wish.written)  # what the last attempt did to them is gone
             self._run_when_paid(visit, position)
         else:
             tried = f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""
@@ -422,7 +425,8 @@ class Wishes(Core):
             wish.result, wish.failed = f"not executed: a person rejected this call{why}.", True
             return
         if approval.arguments is not None:
-            wish.arguments = tool.arguments(_edited(wish, approval.arguments))
+            wish.written = _edited(wish, approval.arguments)
+            wish.arguments = tool.arguments(wish.written)
         if not tool.sequential:  # which has its turn in the line
             self.start_tool(visit, position)
 
