@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
+import os
+import subprocess
+import sys
 import threading
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -32,6 +35,7 @@ from graphflow.events import Event, TextDelta
 from graphflow.model.thread import data
 from graphflow.nodes.client import Price, Stream
 from graphflow.testing import ScriptedModel
+from tests.support import ROOT
 
 
 class Talk(Context):
@@ -199,3 +203,20 @@ def test_no_spelling_closes_what_holds_it(closing: str) -> None:
     assert closing not in inside
     assert len(text) < 1_000
     assert "after" in inside
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "2"])
+def test_sets_are_written_in_an_order_of_their_own(seed: str) -> None:
+    """A text for a model is the same in every process."""
+    program = (
+        "from graphflow.model.thread import shown\n"
+        "from graphflow import Report\n"
+        "print(shown({'a': {'x', 'y', 'z'}, 'b': (frozenset({3, 1, 2}),), 'c': Report(finding='f')}))"
+    )
+
+    made = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True,
+        check=True, cwd=ROOT,
+    ).stdout  # fmt: skip
+
+    assert made.startswith('{"a": ["x", "y", "z"], "b": [[1, 2, 3]], "c": {"finding": "f"')

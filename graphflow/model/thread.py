@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import pydantic_core
+from pydantic import BaseModel
 
 from graphflow.errors import UsageError
 
@@ -219,6 +220,8 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
+        if _holds_set(value):
+            value = _ordered(value)
         plain = pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True)
     except Exception:  # noqa: BLE001 - bytes that are no text, a serializer of the user that raises
         plain = _named(value)
@@ -226,6 +229,35 @@ def shown(value: Any) -> str:
 
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _parts(value: object) -> Iterable[object]:
+    """Return what a value holds, one level deep."""
+    if isinstance(value, Mapping):
+        return cast("Mapping[object, object]", value).values()
+    if isinstance(value, list | tuple):
+        return cast("Sequence[object]", value)
+    if isinstance(value, BaseModel):
+        return value.__dict__.values()
+    return ()
+
+
+def _holds_set(value: object) -> bool:
+    """Tell whether a set is somewhere in a value: its order is that of its hashes, another in each process."""
+    return isinstance(value, set | frozenset) or any(map(_holds_set, _parts(value)))
+
+
+def _ordered(value: Any) -> Any:
+    """Return a value with its sets as lists in the order of their texts."""
+    if isinstance(value, set | frozenset):
+        return sorted((_ordered(item) for item in cast("Iterable[Any]", value)), key=shown)
+    if isinstance(value, BaseModel):
+        return _ordered(value.model_dump(by_alias=True))
+    if isinstance(value, Mapping):
+        return {key: _ordered(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_ordered(item) for item in cast("Sequence[Any]", value)]
+    return value
 
 
 def _named(odd: object) -> str:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -202,8 +202,8 @@ def _is_money(part: object) -> bool:
 
 
 def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
-    given: Any = rights
-    found: frozenset[str] = frozenset([given] if isinstance(given, str) or not isinstance(given, Iterable) else given)
+    several = isinstance(cast("object", rights), list | tuple | set | frozenset)
+    found: frozenset[Any] = frozenset(rights) if several else frozenset([rights])
     if not all(isinstance(right, str) for right in found):
         msg = f"{where}rights={rights!r}: names of tools are needed."
         raise UsageError(msg)

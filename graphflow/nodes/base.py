@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar, cast, overload
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -183,10 +183,8 @@ class Node(Generic[C_contra]):
             raise UsageError(msg)
         checked_history(f"{self!r}.delegates", history)
         checked_sync(f"{self!r}.delegates", history=history)
-        given: Any = grant
-        granted: tuple[str, ...] = (
-            (grant,) if isinstance(grant, str) else tuple(given if isinstance(given, Sequence) else [given])
-        )
+        several = isinstance(cast("object", grant), list | tuple)
+        granted: tuple[Any, ...] = tuple(grant) if several else (grant,)
         if not all(isinstance(name, str) for name in granted):
             msg = f"{self!r}.delegates(grant={grant!r}): names of tools are needed."
             raise UsageError(msg)

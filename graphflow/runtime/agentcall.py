@@ -6,7 +6,7 @@ import inspect
 import threading
 from collections.abc import Awaitable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.from_thread
@@ -76,7 +76,7 @@ class AgentCall:
         if isinstance(self.command, CallModel):
             return found, None
         if isinstance(found, ToolFailure):
-            return None, Failure("graphflow.nodes.tools.ToolFailure", found.text, (), "declared")
+            return None, Failure("graphflow.nodes.tools.ToolFailure", shown(found.text), (), "declared")
         if isinstance(found, Report) and found.status == "failed":
             return None, Failure("graphflow.model.contract.Report", shown(found), (), "declared")
         return "" if found is None else shown(found), None
@@ -137,7 +137,7 @@ async def settled(found: Any) -> Any:
 def as_coroutine(found: Any) -> Any:
     """Return a coroutine that gives what was found, awaited if it can be."""
     if isinstance(found, CoroutineType):
-        return found
+        return cast("Any", found)
     return awaited(found) if inspect.isawaitable(found) else _given(found)
 
 

@@ -169,7 +169,7 @@ class Calls(Frames):
         assert contract is not None  # noqa: S101 - delegate edges have one
         needed = [visit.batch[need] for need in state.needs]
         inbox = (
-            Message(visit.station.name, self._bounded(state.call.brief, edge, outer, own=visit.talk is not None)),
+            Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),
             *(Message(found.call.to, found.report) for found in needed),
         )
         left = outer.depth_left
@@ -204,11 +204,8 @@ class Calls(Frames):
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
-    def _bounded(self, brief: Brief, edge: Edge, frame: Frame, *, own: bool) -> Brief:
-        """Return a brief that says what is not asked for: by default from the callee and what it owes.
-
-        A brief of our `own`, read from a model's call, has been seen by nobody yet and needs no copy.
-        """
+    def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
+        """Return a brief that says what is not asked for: by default from the callee and what it owes."""
         if brief.boundary:
             return brief
         boundary = self.boundaries.get(edge)
@@ -216,11 +213,7 @@ class Calls(Frames):
             about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
             boundary = self.boundaries[edge] = _boundary(str(edge.target), about, report)
-        if not own:
-            return brief.model_copy(update={"boundary": boundary})
-        brief.__dict__["boundary"] = boundary
-        brief.__pydantic_fields_set__.add("boundary")
-        return brief
+        return brief.model_copy(update={"boundary": boundary})
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""

@@ -216,8 +216,7 @@ class Frames(Core):
         if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
             self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
 
-    @staticmethod
-    def contract_of(frame: Frame) -> type[BaseModel] | None:
+    def contract_of(self, frame: Frame) -> type[BaseModel] | None:
         """Return the report that a callee owes its caller; None for a frame that is no callee node's."""
         if not frame.is_node or frame.owner is None:
             return None

@@ -16,7 +16,6 @@ from contextvars import copy_context
 from typing import Any
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
