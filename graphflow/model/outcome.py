@@ -7,7 +7,7 @@ update; any other value that a node returns is its output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
@@ -114,9 +114,8 @@ class Call:
         if not isinstance(given, str | Brief):
             msg = f"Call({to!r}, {brief!r}): a Brief is needed, or a str, which is its objective."
             raise UsageError(msg)
-        named: object = needs
-        wanted: tuple[object, ...] = (id, *needs) if isinstance(named, tuple | list) else (None,)
-        if not all(isinstance(one, str) for one in wanted):
+        one, named = cast("tuple[object, object]", (id, needs))
+        if not isinstance(one, str) or not isinstance(named, tuple | list) or not all(map(_is_text, needs)):
             msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
             raise UsageError(msg)
         put(self, "to", to)
@@ -182,6 +181,10 @@ class Skip:
     def __post_init__(self) -> None:
         """Check the reason."""
         _check_name("Skip", self.reason)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _check_name(outcome: str, text: object) -> None:

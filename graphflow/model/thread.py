@@ -7,6 +7,7 @@ between delimiters that it cannot forge, is labelled with its source, and is cap
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import unicodedata
@@ -196,8 +197,14 @@ def data(kind: str, source: str, text: str) -> str:
         inside = closing.sub(r"<\\\1", inside)
         if closing.search(_skeleton(inside)):  # spelt with signs that nobody sees, or that look alike
             inside = re.sub("[<\uff1c\ufe64]", "\u2039", inside)
-    label = " ".join(re.sub(r'[<>"\x00-\x1f\x7f\u2028\u2029]', " ", source[:LABEL_CAP]).split())
+    label = _label(source)
     return f'<{kind} from="{label}">\n{inside}\n</{kind}>'
+
+
+@functools.lru_cache(maxsize=1024)
+def _label(source: str) -> str:
+    """Return a source without what could end the label, on one line."""
+    return " ".join(re.sub(r'[<>"\x00-\x1f\x7f\u2028\u2029]', " ", source[:LABEL_CAP]).split())
 
 
 def _skeleton(text: str) -> str:
@@ -242,8 +249,14 @@ def _parts(value: object) -> Iterable[object]:
     return ()
 
 
+_SIMPLE = frozenset({str, int, float, bool, type(None)})
+"""The classes of most values, which hold nothing."""
+
+
 def _holds_set(value: object) -> bool:
     """Tell whether a set is somewhere in a value: its order is that of its hashes, another in each process."""
+    if type(value) in _SIMPLE:
+        return False
     return isinstance(value, set | frozenset) or any(map(_holds_set, _parts(value)))
 
 

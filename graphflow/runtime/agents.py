@@ -227,7 +227,8 @@ class Agents(Wishes):
             self._wait_for_others(visit, Standing.SUSPENDED)
             return
         for position, wish in enumerate(talk.wishes):
-            if wish.result is None and wish.needs_person and not wish.asked:
+            waits = wish.result is None and wish.needs_person and not wish.asked
+            if waits and (wish.kind == "person" or not self.speaks_against(visit, wish)):
                 self._ask_person(visit, position)
         if any(wish.result is None and wish.needs_person for wish in talk.wishes):
             self._wait_for_others(visit, Standing.PAUSED)

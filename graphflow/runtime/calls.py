@@ -198,8 +198,8 @@ class Calls(Frames):
         allowed = outer.allowed
         if rights is not None:
             allowed = rights if allowed is None else allowed & rights
-        granted = frozenset(edge.contract.grant if edge.contract is not None else ())
         if allowed is not None:
+            granted = frozenset(edge.contract.grant if edge.contract is not None else ())
             frame.granted = (outer.granted & allowed) | (granted - allowed)  # also by an edge further up
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)

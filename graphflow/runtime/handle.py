@@ -198,9 +198,12 @@ class Run(Generic[C]):
     @property
     def questions(self) -> tuple[Question, ...]:
         """What the run asks now, in order of their ids."""
+        asked_now = self._runner.fold.questions
+        if not asked_now:
+            return ()
         return tuple(
             Question(name, path_text(asked.visit.path), asked.text, asked.schema)
-            for name, asked in sorted(self._runner.fold.questions.items())
+            for name, asked in sorted(asked_now.items())
         )
 
     def answer(self, question: str, value: Any) -> None:
@@ -248,7 +251,7 @@ class Run(Generic[C]):
 def _spawn(fn: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], object]) -> None:
     """Start a task that belongs to no other task, so that a run can be left from anywhere."""
     trio = sys.modules.get("trio")  # a run on trio has imported it already
-    if trio is not None and trio.lowlevel.in_trio_run():
+    if trio is not None and _in_trio_run(trio):
 
         async def main() -> None:
             try:
@@ -448,10 +451,16 @@ def run_sync(
 def in_a_loop() -> bool:
     """Tell whether an event loop, asyncio's or trio's, runs in this thread."""
     asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
-    if trio is not None and trio.lowlevel.in_trio_run():
+    if trio is not None and _in_trio_run(trio):
         return True
     running: object = getattr(asyncio, "_get_running_loop", lambda: None)()  # the one that does not raise
     return running is not None
+
+
+def _in_trio_run(trio: Any) -> bool:
+    """Tell whether trio runs in this thread; another thread may be importing it at this very moment."""
+    asked = getattr(getattr(trio, "lowlevel", None), "in_trio_run", None)
+    return asked is not None and bool(asked())
 
 
 def _earlier(graph: Graph[Any], after: Result[Any]) -> Earlier:

@@ -49,10 +49,10 @@ class Wishes(Core):
         turn = visit.turn
         if not self.is_behind(visit, wanted) and visit.token.frame.meter.refusing(wanted) is None:
             self._send(visit, wanted, max_tokens)
-        elif self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), wanted, "model"):
+        elif self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), self._least(visit), "model"):
             self.free_slot(visit)
         else:
-            self._cannot_ask(visit, wanted)
+            self._cannot_ask(visit)
 
     def _asked(self, visit: Visit, turn: int, *, last: bool) -> bool:
         """Try to pay a call of the model; tell whether there is nothing to wait for."""
@@ -63,7 +63,7 @@ class Wishes(Core):
             self._send(visit, wanted, max_tokens)
             return True
         if last:
-            self._cannot_ask(visit, wanted)
+            self._cannot_ask(visit)
         return last
 
     def _send(self, visit: Visit, wanted: Amounts, max_tokens: int) -> None:
@@ -90,21 +90,30 @@ class Wishes(Core):
         reads = _estimate(talk)
         price: Price | None = getattr(node.model, "price", None)
         writes = node.max_tokens
-        spends = False  # whether a meter that bounds money has spent some
         for meter in visit.token.frame.meter.chain():
             free = meter.free(TOKENS)
             if free is not None and free < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
-            if meter.granted[USD] is not None:
-                spends = spends or meter.spent[USD] > 0
-                if price is not None and price.output:
-                    money = Decimal(self._at_hand(meter, USD)) - reads * price.input
-                    writes = min(writes, int(money / price.output))
+            if price is not None and price.output and meter.granted[USD] is not None:
+                money = Decimal(self._at_hand(meter, USD)) - reads * price.input
+                writes = min(writes, int(money / price.output))
         writes = max(writes, 1)
+        return self._cost(visit, reads, writes), writes
+
+    def _least(self, visit: Visit) -> Amounts:
+        """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
+        assert visit.talk is not None  # noqa: S101 - it has been entered
+        return self._cost(visit, _estimate(visit.talk), 1)
+
+    @staticmethod
+    def _cost(visit: Visit, reads: int, writes: int) -> Amounts:
+        price: Price | None = getattr(getattr(visit.station.node, "model", None), "price", None)
         usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-        if spends and not usd:
+        if not usd and any(
+            meter.granted[USD] is not None and meter.spent[USD] > 0 for meter in visit.token.frame.meter.chain()
+        ):
             usd = SOMETHING  # models here cost money, and this one does not say how much
-        return (0, 1, 0, 0, reads + writes, usd), writes
+        return (0, 1, 0, 0, reads + writes, usd)
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
         """Return what of a dimension is free, or is held by effects that are in flight."""
@@ -116,10 +125,14 @@ class Wishes(Core):
         )
         return (meter.free(dimension) or 0) + held
 
-    def _cannot_ask(self, visit: Visit, wanted: Amounts) -> None:
-        refusing = visit.token.frame.meter.refusing(wanted)
+    def _cannot_ask(self, visit: Visit) -> None:
+        least = self._least(visit)
+        refusing = visit.token.frame.meter.refusing(least) or visit.token.frame.meter.refusing(self._wanted(visit)[0])
         assert refusing is not None  # noqa: S101 - it has just refused
-        self.agent_bound(visit, self.refused_by(visit, *refusing, f"a call of the model of {visit.station.name!r}"))
+        wish = f"a call of the model of {visit.station.name!r}"
+        if refusing[1] == TOKENS:
+            wish += f", which needs {least[TOKENS]} at least"
+        self.agent_bound(visit, self.refused_by(visit, *refusing, wish))
 
     # --- reading its calls ---
 
@@ -226,11 +239,23 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         wish = talk.wishes[position]
+        if self.speaks_against(visit, wish):
+            return
+        self._run_when_paid(visit, position)
+
+    def speaks_against(self, visit: Visit, wish: Wish) -> bool:
+        """Answer a call that a rule denies or that is over a limit, those counted that wait for a person before it."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
         against = self._against(visit, wish)
         if against:
             wish.result, wish.failed = f"not executed: {against}", True
-            return
-        self._run_when_paid(visit, position)
+        elif not wish.asked:
+            before = [other for other in talk.wishes if other.asked and other.result is None and other.kind == "tool"]
+            over = self._over_limit(visit, wish, before)
+            if over:
+                self._not_run(visit, wish, over)
+        return wish.result is not None
 
     def _run_when_paid(self, visit: Visit, position: int) -> None:
         """Run a tool now, when somebody gives back what it costs, or not at all."""
@@ -265,7 +290,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         wish = talk.wishes[position]
-        over = self._over_limit(visit, wish)
+        over = self._over_limit(visit, wish, ())
         if over:  # others came first while it waited
             wish.under_way = False
             self._not_run(visit, wish, over)
@@ -312,13 +337,14 @@ class Wishes(Core):
                 visit.talk.worked.setdefault(wish.call.name, False)  # what it would have found is not known
 
     @staticmethod
-    def _over_limit(visit: Visit, wish: Wish) -> str:
-        """Say which limit of the agent or the tool a call is over; "" if none."""
+    def _over_limit(visit: Visit, wish: Wish, before: Sequence[Wish]) -> str:
+        """Say which limit of the agent or the tool a call is over, with those that come before it; "" if none."""
         talk, node, tool = visit.talk, visit.station.node, wish.tool
         assert talk is not None and isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
-        if talk.tools_run >= node.max_tool_calls:
+        if talk.tools_run + len(before) >= node.max_tool_calls:
             return f"the limit of {node.max_tool_calls} tool calls is reached."
-        if not wish.attempt and tool.max_calls is not None and talk.used.get(tool.name, 0) >= tool.max_calls:
+        used = talk.used.get(tool.name, 0) + sum(other.tool is tool for other in before)
+        if not wish.attempt and tool.max_calls is not None and used >= tool.max_calls:
             return f"{tool.name} may be called {tool.max_calls} times, and has been."
         return ""
 

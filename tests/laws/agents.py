@@ -84,19 +84,8 @@ class Temper(Mood):
     teams: int = 20
 
 
-QUIET = Temper(
-    raises=0,
-    pauses=0,
-    sleeps=30,
-    plain=0,
-    policies=False,
-    fail_fast=0,
-    timeouts=False,
-    bounds=False,
-    people=0,
-    loud=0,
-    watched=False,
-)
+OFF: dict[str, Any] = dict.fromkeys(("raises", "pauses", "plain", "fail_fast", "people", "loud"), 0)
+QUIET = Temper(sleeps=30, policies=False, timeouts=False, bounds=False, **OFF)
 """Nothing in it gives timing a meaning."""
 
 
@@ -203,10 +192,10 @@ class Mind:
             if not isinstance(found, ModelReply):
                 return found
             text, calls = found.text, found.calls
-        elif dice.randrange(100) < (temper.acts if request.turn < 3 else temper.acts // 3):
-            text, calls = dice.choice(("", words)), _some_calls(self.crew, request, dice, words)
         else:
-            text, calls = _answer(self.crew, request, dice, words), ()
+            acts = dice.randrange(100) < (temper.acts if request.turn < 3 else temper.acts // 3)
+            calls = _some_calls(self.crew, request, dice, words) if acts else ()
+            text = dice.choice(("", words)) if calls else _answer(self.crew, request, dice, words)
         if request.decision == "json" and dice.randrange(20):
             text, calls = _as_json(text, calls, dice), ()
         return ModelReply(text, calls, self._usage(request, dice))

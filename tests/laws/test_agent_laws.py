@@ -499,6 +499,8 @@ def test_every_account_balances_at_every_record(seed: int) -> None:
     if driver.end.status in ENDED:
         assert not any(driver.fold.root.meter.reserved)
         assert driver.fold.root.meter.spent == tally.amounts
+    by_node = driver.fold.spending().values()
+    assert [sum(amounts) for amounts in zip(*by_node, strict=True)] == (tally.amounts if by_node else [])
 
 
 class Overshoot:
