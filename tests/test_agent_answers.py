@@ -13,6 +13,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import anyio
+import anyio.from_thread
+import anyio.to_thread
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -29,12 +31,14 @@ from graphflow import (
     Report,
     Usage,
     run,
+    start,
 )
 from graphflow.errors import UsageError
 from graphflow.events import Event, TextDelta
 from graphflow.model.thread import data
 from graphflow.nodes.client import Price, Stream
-from graphflow.testing import ScriptedModel
+from graphflow.nodes.schemas import schema_text
+from graphflow.testing import ScriptedModel, call
 from tests.support import ROOT
 
 
@@ -220,3 +224,51 @@ def test_sets_are_written_in_an_order_of_their_own(seed: str) -> None:
     ).stdout  # fmt: skip
 
     assert made.startswith('{"a": ["x", "y", "z"], "b": [[1, 2, 3]], "c": {"finding": "f"')
+
+
+def test_the_order_in_a_type_is_kept() -> None:
+    """Types that are equal and written in two orders have two schemas, whichever was seen first."""
+    one, other = (schema_text(kind) for kind in (Literal["a", "b"], Literal["b", "a"]))
+
+    assert json.loads(one)["enum"] == ["a", "b"]
+    assert json.loads(other)["enum"] == ["b", "a"]
+
+
+async def test_a_model_cannot_say_that_a_bound_was_hit() -> None:
+    """The reason of a report that a model writes is its own words, whatever code it gives them."""
+    text = '{"status": "partial", "finding": "half", "reason": {"code": "max_turns", "text": "I am tired", "limit": 3}}'
+
+    result = await run(alone(Agent("a", model=ScriptedModel(text), output=Report)), Talk())
+
+    assert result.report is not None
+    assert result.report.reason is not None
+    assert (result.report.reason.code, result.report.reason.text) == ("reported", "I am tired")
+
+
+async def test_an_answer_comes_from_the_thread_of_the_run() -> None:
+    """From another thread it is refused before anything changes, and says how to do it."""
+    agent = Agent("a", model=ScriptedModel(call("ask_user", question="?"), "done"), tools=[AskUser()])
+
+    async with start(alone(agent), Talk()) as running:
+        question = (await running.result()).questions[0].id
+        for act in (lambda: running.answer(question, "x"), running.cancel):
+            with pytest.raises(UsageError, match="another thread"):
+                await anyio.to_thread.run_sync(act)
+        await anyio.to_thread.run_sync(lambda: anyio.from_thread.run_sync(running.answer, question, "x"))
+        result = await running.result()
+
+    assert result.output == "done"
+
+
+async def test_a_plain_function_that_gives_a_coroutine_is_awaited() -> None:
+    """A tool need not be `async def` to be async, on both backends."""
+
+    async def fetch() -> str:
+        return "fetched"
+
+    def look() -> Any:
+        return fetch()
+
+    result = await run(alone(Agent("a", model=ScriptedModel(call("look"), "done"), tools=[look])), Talk())
+
+    assert result.thread[2].text == "fetched"

@@ -258,11 +258,11 @@ class _Schema(GenerateJsonSchema):
 
 def schema(kind: Any) -> Any:
     """Return the JSON schema of a type; its name, where it has none."""
-    return json.loads(_schema_text(kind))
+    return json.loads(_schema_text(kind, repr(kind)))  # equal types may be written in two orders
 
 
 @functools.lru_cache(maxsize=256)
-def _schema_text(kind: Any) -> str:
+def _schema_text(kind: Any, _: str) -> str:
     try:
         found = TypeAdapter(kind).json_schema(schema_generator=_Schema)
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):

@@ -137,12 +137,19 @@ def view_of(thread: Thread, history: History) -> tuple[Thread, tuple[int, ...]]:
         return (ThreadMessage("user", data("summary", "thread", summary(thread)), source="thread"),), everything
     assert callable(history)  # noqa: S101 - `last` is handled where it is known what crosses anyway
     chosen = tuple(history(thread))
-    wrong: list[object] = [message for message in chosen if not isinstance(message, ThreadMessage)]
+    wrong: list[object] = [message for message in chosen if not _is_message(message)]
     if wrong:
         msg = f"history={history!r} gave {wrong[0]!r}: it returns messages of the thread, changed ones too."
         raise TypeError(msg)
     kept = {id(message) for message in chosen}
     return paired(chosen), tuple(index for index, message in enumerate(thread) if id(message) in kept)
+
+
+def _is_message(found: object) -> bool:
+    if not isinstance(found, ThreadMessage):
+        return False
+    role, text = cast("tuple[object, object]", (found.role, found.text))
+    return role in ("user", "assistant", "tool") and isinstance(text, str)
 
 
 def paired(messages: Iterable[ThreadMessage]) -> Thread:

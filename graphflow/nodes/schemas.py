@@ -17,7 +17,6 @@ def answer_schema(kind: Any) -> str:
     return "" if kind is None or kind is str else schema_text(kind)
 
 
-@functools.lru_cache(maxsize=256)
 def schema_text(kind: Any) -> str:
     """Return the JSON schema of a type, as text.
 
@@ -28,6 +27,12 @@ def schema_text(kind: Any) -> str:
     >>> schema["description"], schema["properties"]["boundary"]["description"]
     ('What a caller asks of a callee. Derive from it to add fields of your own.', 'what is not asked for.')
     """
+    return _schema_text(kind, repr(kind))
+
+
+@functools.lru_cache(maxsize=256)
+def _schema_text(kind: Any, _: str) -> str:
+    """Make the schema of a type once; types that are equal may be written in two orders, and have two schemas."""
     schema: Any = _readable(TypeAdapter(kind).json_schema())
     if isinstance(kind, type) and issubclass(kind, Report) and "reason" in schema.get("properties", {}):
         # a model gives its reason in words

@@ -7,7 +7,7 @@ each with an event when it starts and one when it ends, so nothing of an agent i
 
 from __future__ import annotations
 
-from graphflow.errors import ContractError, EmptyAnswer, NodeTimeout, StrayCancellation
+from graphflow.errors import ContractError, EmptyAnswer, NodeTimeout
 from graphflow.events import EffectFinished, Paused
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import path_text
@@ -175,7 +175,7 @@ class Agents(Wishes):
         talk, node = visit.talk, visit.station.node
         assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
         if fact.failure is not None:
-            self.fail_agent(visit, self._failure_trouble(visit, fact))
+            self.fail_agent(visit, self.raised(visit, fact.failure))
             return
         reply = fact.result
         if not isinstance(reply, ModelReply):
@@ -203,14 +203,6 @@ class Agents(Wishes):
             return
         self.start_wishes(visit)
         self.settle_turn(visit)
-
-    def _failure_trouble(self, visit: Visit, fact: EffectFinished) -> Trouble:
-        failure = fact.failure
-        assert failure is not None  # noqa: S101 - the caller looked
-        if failure.code == "cancelled":
-            error = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
-            return self.trouble("stray_cancellation", error, visit.path)
-        return self.raised(visit, failure)
 
     # --- a turn settles ---
 
@@ -331,7 +323,7 @@ class Agents(Wishes):
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = self._honest(visit, read_answer(talk.kind, text, answer_json))
+            output = self._honest(visit, _own_words(read_answer(talk.kind, text, answer_json)))
             problem = self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING
@@ -475,3 +467,10 @@ class Agents(Wishes):
         visit.standing = Standing.ENDED
         closing.outstanding -= 1
         self.proceed(closing)
+
+
+def _own_words(output: object) -> object:
+    """Let a report of a model say why in its own words alone: a bound that it names has not been hit."""
+    if not isinstance(output, Report) or output.reason is None or output.reason.code == "reported":
+        return output
+    return output.model_copy(update={"reason": Reason(code="reported", text=output.reason.text)})

@@ -283,10 +283,11 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     """
     if kind is None or kind is str:
         return text
-    if kind is Report and not text.lstrip().startswith(("{", "```")):
-        return Report(finding=text)
+    if isinstance(kind, type) and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
+        with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
+            return kind(finding=text)
     given = answer_json or _unfenced(text)
-    adapter = _adapter(kind)
+    adapter = _adapter(kind, repr(kind))
     try:
         return adapter.validate_json(given)
     except ValidationError as error:
@@ -297,7 +298,8 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def _adapter(kind: Any, _: str) -> TypeAdapter[Any]:
+    """Make the adapter of a type once; equal types that are written in two orders read in two orders."""
     return TypeAdapter(kind)
 
 

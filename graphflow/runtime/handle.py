@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -217,6 +218,7 @@ class Run(Generic[C]):
             UsageError: if there is no such question.
             ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
         """
+        self._check_thread("answer")
         asked = self._runner.fold.questions.get(question)
         if asked is not None and question in self._answered:
             msg = f"the question {question!r} of the run {self.run_id!r} has been answered already."
@@ -233,8 +235,17 @@ class Run(Generic[C]):
         else:
             self._runner.record_soon(fact)
 
+    def _check_thread(self, what: str) -> None:
+        if threading.get_ident() != self._runner.thread:
+            msg = (
+                f"run.{what}(...) was called in another thread than that of the run {self.run_id!r}: call it there; a "
+                f"worker thread does so with anyio.from_thread.run_sync(run.{what}, ...)."
+            )
+            raise UsageError(msg)
+
     def cancel(self, by: str = "its caller") -> None:
         """Cancel the run; `await run.result()` tells when it is over."""
+        self._check_thread("cancel")
         if self._session is None or self._runner.fold.cancelling:
             return
         fact = CancelRequested(by)

@@ -192,6 +192,8 @@ class Runner(Sessions):
             if turns % TURNS == 0:
                 self._call_host()
                 await anyio.lowlevel.checkpoint()
+        if not turns:
+            group.burst = 1  # it came in vain: what was ready does not wait
         group.takers -= 1
         return True
 
@@ -301,7 +303,12 @@ class Runner(Sessions):
         # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
         limiter = self._threads if limit is None else anyio.CapacityLimiter(1)
         try:
-            return await anyio.to_thread.run_sync(lambda: around.run(fn), abandon_on_cancel=True, limiter=limiter)
+            found = await anyio.to_thread.run_sync(
+                lambda: (around.run(fn),),  # wrapped: trio refuses what can be awaited
+                abandon_on_cancel=True,
+                limiter=limiter,
+            )
+            return found[0]
         except cancelled_classes():
             self._threads.total_tokens += limiter is self._threads  # its thread may go on for ever, and hold its place
             raise

@@ -24,6 +24,9 @@ from graphflow.runtime.body import cancelled_classes, current_task
 from graphflow.runtime.commands import AskHook, CallModel, CallTool, StartBody
 from graphflow.runtime.timekeeper import Timekeeper
 
+BURST = 32
+"""How many workers are started at once at most."""
+
 Work = StartBody | AskHook | CallModel | CallTool
 
 Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]], None]
@@ -33,13 +36,14 @@ Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]]
 class Group:
     """The task group of a scope, while anything runs in it."""
 
-    __slots__ = ("children", "closed", "hosted", "number", "parent", "ready", "takers", "tasks")
+    __slots__ = ("burst", "children", "closed", "hosted", "number", "parent", "ready", "takers", "tasks")
 
     def __init__(self, number: int, parent: Group | None) -> None:
         """Begin without tasks: it is hosted when there is something to run."""
         self.number, self.parent = number, parent
         self.ready: deque[Work] = deque()
         self.takers = 0  # workers that will look at `ready` before they end
+        self.burst = 1  # how many to start at once: where bodies wait, a turn of the loop for each would be dear
         self.tasks: TaskGroup | None = None
         self.hosted = False
         self.closed: anyio.Event | None = None  # set when the host may let go
@@ -273,6 +277,9 @@ class Sessions(Timekeeper):
         group.takers -= 1
         if group.ready and not group.takers:
             self._need_worker(group)
+            for _ in range(min(group.burst, len(group.ready)) - group.takers):
+                self._need_worker(group)
+            group.burst = min(2 * group.burst, BURST)
 
     def _is_hosts(self, error: BaseException) -> bool:
         """Tell whether a cancellation is that of the task that runs this session, such as when a loop ends."""

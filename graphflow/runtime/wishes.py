@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from graphflow.errors import UnknownTarget, UnknownTool
+from graphflow.errors import StrayCancellation, UnknownTarget, UnknownTool
 from graphflow.events import EffectFinished, Failure
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Approval, Brief, Reason
@@ -414,6 +414,9 @@ class Wishes(Core):
 
     def raised(self, visit: Visit, failure: Failure) -> Trouble:
         """Make the failure of a node of what its model or its tool raised."""
+        if failure.code == "cancelled":
+            error = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
+            return self.trouble("stray_cancellation", error, visit.path)
         late = failure.code == "timeout"
         reason = Reason(
             code="timeout" if late else "failed", text=failure.text, path=path_text(visit.path),

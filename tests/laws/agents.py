@@ -123,7 +123,7 @@ class Crew(Team):
 
     def dice(self, *where: object) -> random.Random:
         """Dice that always fall alike at one place."""
-        return random.Random(roll(2**60, self.seed, *where))
+        return random.Random(roll(2**60, self.seed, ascii(where)))
 
     async def act(self, step: ToolStep, x: int = 0) -> object:
         """What every tool does, when it is run."""
