@@ -197,7 +197,10 @@ class Recorder:
         return True
 
     def _listener_failed(self, listener: Listener, error: BaseException, at: float) -> None:
+        import logging  # only where something went wrong
+
         name = getattr(listener, "__qualname__", type(listener).__qualname__)
+        logging.getLogger("graphflow").error("a listener failed and hears nothing more: %s", name, exc_info=error)
         text = f"{type(error).__name__}: {failure_of(error).text}"
         event = Event(self.run_id, self.seq, at, ListenerFailed(name, text))
         if self.records is not None:
