@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from collections.abc import Awaitable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
@@ -104,13 +103,8 @@ class AgentCall:
 
     def emit(self, value: Any) -> None:
         """Say something to whoever listens; see `ToolStep.emit`."""
-        if self.ended:
-            return  # an abandoned thread: nobody listens to it any more
-        fact = Emitted(self.path, self.command.turn, value)
-        if threading.get_ident() == self._runner.thread:
-            self._runner.record_soon(fact)
-        else:
-            anyio.from_thread.run_sync(self._runner.record_soon, fact)
+        if not self.ended:  # nobody listens to an abandoned thread
+            self._runner.emit(Emitted(self.path, self.command.turn, value))
 
     def resource(self, kind: type[Any]) -> Any:
         """Return the one resource of a class; see `ToolStep.resource`."""

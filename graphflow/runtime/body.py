@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import threading
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -189,13 +188,8 @@ class Body:
 
     def emit(self, value: Any) -> None:
         """Say something to whoever listens; see `Step.emit`."""
-        if self.ended:
-            return  # an abandoned thread: nobody listens to it any more
-        fact = Emitted(self.path, self.command.turn, value)
-        if threading.get_ident() == self._runner.thread:
-            self._runner.record_soon(fact)
-        else:
-            anyio.from_thread.run_sync(self._runner.record_soon, fact)
+        if not self.ended:  # nobody listens to an abandoned thread
+            self._runner.emit(Emitted(self.path, self.command.turn, value))
 
     def resource(self, kind: type[Any]) -> Any:
         """Return the one resource of a class; see `Step.resource`."""

@@ -16,6 +16,7 @@ from contextvars import copy_context
 from typing import Any
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
@@ -25,6 +26,7 @@ from graphflow.events import (
     CancelRequested,
     Clock,
     EffectFinished,
+    Emitted,
     Failure,
     HookAnswered,
     Journal,
@@ -476,6 +478,13 @@ class Runner(Sessions):
         self.awake(-1)
 
     # --- what a body asks ---
+
+    def emit(self, fact: Emitted) -> None:
+        """Record what a body or a tool says, from the loop or from a worker thread."""
+        if threading.get_ident() == self.thread:
+            self.record_soon(fact)
+        else:
+            anyio.from_thread.run_sync(self.record_soon, fact)
 
     def resource(self, path: Path, kind: type[Any]) -> Any:
         """Return the one resource of a class.
