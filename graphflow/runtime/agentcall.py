@@ -8,7 +8,6 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
-import anyio.from_thread
 
 from graphflow.errors import UsageError
 from graphflow.events import Emitted, Failure

@@ -283,11 +283,12 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     """
     if kind is None or kind is str:
         return text
+    made: Any = kind
     if isinstance(kind, type) and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
         with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
-            return kind(finding=text)
+            return made(finding=text)
     given = answer_json or _unfenced(text)
-    adapter = _adapter(kind, repr(kind))
+    adapter = _adapter(made, repr(made))
     try:
         return adapter.validate_json(given)
     except ValidationError as error:

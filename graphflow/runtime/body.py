@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
