@@ -29,13 +29,14 @@ from graphflow import (
     ModelReply,
     ModelRequest,
     Report,
+    State,
     Usage,
     run,
     start,
 )
 from graphflow.errors import UsageError
 from graphflow.events import Event, TextDelta
-from graphflow.model.thread import data
+from graphflow.model.thread import Thread, data
 from graphflow.nodes.client import Price, Stream
 from graphflow.nodes.schemas import schema_text
 from graphflow.testing import ScriptedModel, call
@@ -272,3 +273,32 @@ async def test_a_plain_function_that_gives_a_coroutine_is_awaited() -> None:
     result = await run(alone(Agent("a", model=ScriptedModel(call("look"), "done"), tools=[look])), Talk())
 
     assert result.thread[2].text == "fetched"
+
+
+def refuses(state: State[Any]) -> str:
+    """Say no."""
+    msg = f"not for {state.context.text!r}"
+    raise LookupError(msg)
+
+
+def forgets(thread: Thread) -> Thread:
+    """Fail."""
+    msg = f"{len(thread)} messages are too many"
+    raise LookupError(msg)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"instructions": refuses}, "instructions= of 'a' raised: not for 'hi'"),
+        ({"history": forgets}, "history= of 'a' raised: 1 messages are too many"),
+    ],
+    ids=["instructions", "history"],
+)
+async def test_a_function_of_an_agent_that_raises_is_named(options: dict[str, Any], text: str) -> None:
+    """The reason says which function of which agent it was."""
+    agent = Agent("a", model=ScriptedModel(), **options)
+
+    result = await run(alone(agent), Talk())
+
+    assert (result.status, result.reason and result.reason.text) == ("failed", text)

@@ -68,13 +68,17 @@ class Agents(Wishes):
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
         box = toolbox_of(visit.station, frame.tables.stations, allowed)
+        asked = "instructions="
         try:
             system = self._system(visit, node)
+            asked = "history="
             granted = tuple(sorted(name for name in frame.granted if name in box.offers)) if frame.granted else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
-            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            trouble = self.trouble("failed", error, visit.path)
+            text = f"{asked} of {node.name!r} raised: {trouble.reason.text}"
+            self.attempt_failed(visit, trouble._replace(reason=trouble.reason.model_copy(update={"text": text})))
             return False
         self.decisions.append(boundary)
         if not system and isinstance(node, Supervisor):
