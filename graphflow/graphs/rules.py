@@ -232,11 +232,24 @@ def _into(look: Look, field: str, comes: Any, where: tuple[str, ...], said: str)
     elif reducer is not None:
         return  # what another reducer takes is said by its own annotation, and validated when it comes
     kinds = [kind for kind in _members(takes) if kind is not types.NoneType]
-    known = _is_model(comes) or (isinstance(comes, type) and issubclass(comes, str))
-    if known and kinds and all(_is_model(kind) and not issubclass(comes, kind) for kind in kinds):
+    if kinds and all(_never_fits(comes, kind) for kind in kinds):
         wanted = " or ".join(kind.__name__ for kind in kinds)
         message = f"{said}, and that field takes {wanted}, not {comes.__name__}."
         yield Problem("into-type", where, message, "Change the field's type, or the contract.")
+
+
+def _never_fits(comes: Any, takes: Any) -> bool:
+    """Tell whether no value of one type is ever taken as another, as far as that can be said of plain types."""
+    if _is_model(takes):
+        return (_is_model(comes) and not issubclass(comes, takes)) or comes in _PLAIN or _is_text(comes)
+    return (takes in _PLAIN and _is_model(comes)) or (takes is str and comes in (int, float, bool))
+
+
+_PLAIN = (str, int, float, bool)
+
+
+def _is_text(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, str)
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
