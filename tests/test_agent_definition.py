@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from graphflow import (
     Graph,
     Human,
     Join,
+    Price,
     Report,
     State,
     append,
@@ -860,3 +862,23 @@ def test_a_person_who_gives_control_back_goes_on_nowhere(entered: str) -> None:
     found = [problem.where for problem in graph.check() if problem.code == "dead-edge"]
 
     assert found == ([("person",)] if entered == "by handoff alone" else [])
+
+
+@pytest.mark.parametrize(
+    ("budget", "price", "warned"),
+    [
+        (Budget(usd="0.5"), None, True),
+        (Budget(usd="0.5"), Price(Decimal("0.001"), Decimal("0.002")), False),
+        (Budget(usd="0.5", tokens=1000), None, False),
+        (Budget(tokens=1000), None, False),
+    ],
+    ids=["money alone", "with a price", "with tokens", "no money"],
+)
+def test_money_that_nobody_knows_is_told(budget: Budget, price: Price | None, warned: bool) -> None:
+    """A budget of money alone bounds little where no price is known before a call."""
+    inner = Graph("inner", START >> Agent("a", model=ScriptedModel(price=price)) >> END, context=Case)
+    graph = Graph("g", START >> inner >> END, context=Case, budget=budget)
+
+    found = [problem.where for problem in graph.check() if problem.code == "unpriced-model"]
+
+    assert found == ([("a",)] if warned else [])

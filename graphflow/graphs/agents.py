@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 
 from graphflow.graphs.compiled import Edge, Key, Station
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, as_graph, kept_inside_out, names_of, reach
+from graphflow.graphs.look import Look, Problem, as_graph, kept_inside_out, names_of, nested_graphs, reach
 from graphflow.graphs.rules import listed
 from graphflow.model.contract import Report
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, Supervisor, generated_names, said_of
@@ -139,6 +139,20 @@ def full_history(look: Look) -> Iterator[Problem]:
             verb = "delegates to" if isinstance(statement, DelegateStatement) else "hands off to"
             message = f"{name!r} {verb} {listed(team)} with the whole thread (history='full')."
             yield Problem("full-history", (name, *team), message, hint, "warning")
+
+
+def unpriced(graph: Graph[Any]) -> Iterator[Problem]:
+    """Money that is bounded is known before it is spent, by the price of a model; else the tokens are bounded."""
+    budget = graph.budget
+    if budget is None or budget.usd is None or budget.tokens is not None:
+        return
+    nodes = (node for inner in nested_graphs(graph) for node in inner.nodes.values())
+    agents = (node for node in nodes if isinstance(node, Agent))
+    names = sorted({node.name for node in agents if getattr(node.model, "price", None) is None})
+    if names:
+        message = f"the budget bounds usd, and the models of {listed(names)} have no price: they cost what they report."
+        hint = "Give the client an attribute price=Price(...), or bound the tokens too."
+        yield Problem("unpriced-model", tuple(names), message, hint, "warning")
 
 
 def overlapping_tools(look: Look) -> Iterator[Problem]:

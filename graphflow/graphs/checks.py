@@ -136,6 +136,8 @@ def _budget(graph: Graph[Any], *, proved: bool) -> Iterator[Problem]:
     if graph.budget is None:
         message = f"the graph {graph.name!r} has no budget, so only its structure limits what a run spends."
         yield Problem("no-budget", (), message, "Add budget=Budget(...), here or to run(...).", "warning")
+    if graph.budget is not None:
+        yield from agents.unpriced(graph)
     if graph.budget is None or not proved:
         return
     case = worst_case(graph)
