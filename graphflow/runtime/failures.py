@@ -226,12 +226,17 @@ class Failures(Core):
             return
         for scope in list(frame.detached):
             self._cancel_late(scope, closing)
-        frame.detached.clear()
         frame.ending = None
         if frame.token is not None:
             self._cancel_token(frame.token, closing)
 
     def _cancel_late(self, scope: Scope, closing: Closing) -> None:
+        """Cancel a scope whose join has run; one that lies inside another late one is met twice, and cancelled once."""
+        late = scope.token.frame.detached
+        if scope not in late:
+            return
+        late.remove(scope)
+
         def closed() -> None:
             scope.live.clear()
             self.scope_closed(scope)
@@ -246,7 +251,6 @@ class Failures(Core):
             self.wait_for(under_way, closing)
             return
         for late in [found for found in scope.token.frame.detached if _inside(found, scope)]:
-            scope.token.frame.detached.remove(late)
             self._cancel_late(late, closing)
         for token in list(scope.live.values()):
             self._cancel_token(token, closing)
