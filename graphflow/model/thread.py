@@ -118,40 +118,6 @@ def checked_history(where: str, history: Any) -> None:
         raise UsageError(msg)
 
 
-def view_of(thread: Thread, history: History) -> tuple[Thread, tuple[int, ...]]:
-    """Apply a history policy to a thread.
-
-    Returns:
-        What crosses, in order, every call with its one result; and the positions of the messages that do. A summary
-        is a message of its own, and stands for every position.
-
-    Raises:
-        TypeError: if a function gave something that is no message of a thread.
-    """
-    everything = tuple(range(len(thread)))
-    if history == "note" or not thread:
-        return (), ()
-    if history == "full":
-        return paired(thread), everything
-    if history == "summary":
-        return (ThreadMessage("user", data("summary", "thread", summary(thread)), source="thread"),), everything
-    assert callable(history)  # noqa: S101 - `last` is handled where it is known what crosses anyway
-    chosen = tuple(history(thread))
-    wrong: list[object] = [message for message in chosen if not _is_message(message)]
-    if wrong:
-        msg = f"history={history!r} gave {wrong[0]!r}: it returns messages of the thread, changed ones too."
-        raise TypeError(msg)
-    kept = {id(message) for message in chosen}
-    return paired(chosen), tuple(index for index, message in enumerate(thread) if id(message) in kept)
-
-
-def _is_message(found: object) -> bool:
-    if not isinstance(found, ThreadMessage):
-        return False
-    role, text = cast("tuple[object, object]", (found.role, found.text))
-    return role in ("user", "assistant", "tool") and isinstance(text, str)
-
-
 def paired(messages: Iterable[ThreadMessage]) -> Thread:
     """Return messages in which every call has exactly one result, right behind it, and no result lacks its call."""
     found = tuple(messages)

@@ -29,7 +29,7 @@ from graphflow.runtime.asking import (
 )
 from graphflow.runtime.commands import CancelBody
 from graphflow.runtime.core import thread_of
-from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit
+from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.views import entry_of
 from graphflow.runtime.wishes import Wishes
 
@@ -77,8 +77,7 @@ class Agents(Wishes):
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
             trouble = self.trouble("failed", error, visit.path)
-            text = f"{asked} of {node.name!r} raised: {trouble.reason.text}"
-            self.attempt_failed(visit, trouble._replace(reason=trouble.reason.model_copy(update={"text": text})))
+            self.attempt_failed(visit, trouble.saying(f"{asked} of {node.name!r} raised: {trouble.reason.text}"))
             return False
         self.decisions.append(boundary)
         if not system and isinstance(node, Supervisor):
@@ -222,14 +221,14 @@ class Agents(Wishes):
         if visit.batch:
             self._wait_for_others(visit, Standing.SUSPENDED)
             return
-        for position, wish in enumerate(talk.wishes):
+        for wish in talk.wishes:
             waits = wish.result is None and wish.needs_person and not wish.asked
             if waits and (wish.kind == "person" or not self.speaks_against(visit, wish)):
-                self._ask_person(visit, position)
+                self._ask_person(visit, wish)
         if any(wish.result is None and wish.needs_person for wish in talk.wishes):
             self._wait_for_others(visit, Standing.PAUSED)
         elif (chosen := next((wish for wish in talk.wishes if wish.kind == "transfer"), None)) is not None:
-            self._transfer(visit, talk.wishes.index(chosen))
+            self._transfer(visit, chosen)
         else:
             self._next_turn(visit)
 
@@ -253,8 +252,8 @@ class Agents(Wishes):
         """Give the model the reports of its team, in call order."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has asked
-        for index, position in enumerate(talk.calls):
-            state, wish = visit.batch[index], talk.wishes[position]
+        asks = (wish for wish in talk.wishes if wish.kind == "ask")
+        for wish, state in zip(asks, visit.batch, strict=True):
             report = state.report
             wish.failed = getattr(report, "status", "done") == "failed"
             if state.frame is None and isinstance(report, Report) and report.reason is not None:  # it never started
@@ -268,14 +267,11 @@ class Agents(Wishes):
         visit.batch = ()
         self.settle_turn(visit)
 
-    def _ask_person(self, visit: Visit, position: int) -> None:
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has a turn
-        wish = talk.wishes[position]
+    def _ask_person(self, visit: Visit, wish: Wish) -> None:
         wish.asked = True
         text, schema = self.question_of(visit, wish)
-        question = f"{path_text(visit.path)}?{visit.turn}.{position}"
-        self.questions[question] = Asked(visit, text, schema, position)
+        question = f"{path_text(visit.path)}?{visit.turn}.{wish.position}"
+        self.questions[question] = Asked(visit, text, schema, wish.position)
         self.decisions.append(Paused(visit.path, question, text))
 
     def agent_answered(self, visit: Visit, position: int, value: object) -> None:
@@ -285,18 +281,16 @@ class Agents(Wishes):
         wish = talk.wishes[position]
         visit.answers += 1
         if isinstance(wish.tool, Tool):
-            self.decided(visit, position, value)
+            self.decided(visit, wish, value)
         else:
             wish.result = capped(shown(value))
         self.settle_turn(visit)
 
-    def _transfer(self, visit: Visit, position: int) -> None:
+    def _transfer(self, visit: Visit, wish: Wish) -> None:
         """Hand over; the other transfers of the turn are not executed."""
         talk, token = visit.talk, visit.token
-        assert talk is not None  # noqa: S101 - it has a turn
-        wish = talk.wishes[position]
         edge = wish.edge
-        assert edge is not None  # noqa: S101 - a transfer has one
+        assert talk is not None and edge is not None  # noqa: S101, PT018 - it has a turn, and a transfer has one
         refused = self.hop_refused(token, edge)
         wish.failed = refused is not None
         wish.result = f"Control goes over to {edge.target}." if refused is None else f"not executed: {refused.text}"

@@ -135,8 +135,6 @@ def json_schema(offers: Offers, answer: str) -> str:
         "required": ["reason", "answer"],
         "additionalProperties": False,
     }
-    if not offers:
-        return json.dumps({**final, **({"$defs": defs} if defs else {})})
     calls: list[Any] = []
     for offer in offers.values():
         arguments = _with_own_names(offer.spec.parameters_json, defs)
@@ -176,12 +174,11 @@ def json_instructions(system: str, offers: Offers) -> str:
     """Return the system text of the decision mode "json": the instructions, and how to answer."""
     lines = [system] if system else []
     lines.append('Answer with one JSON object. Give the reason first: {"reason": "...", "answer": ...}.')
-    if offers:
-        lines.append('Or call tools: {"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}. The tools:')
-        lines += [
-            f"- {offer.spec.name}: {offer.spec.description} Arguments: {offer.spec.parameters_json}"
-            for offer in offers.values()
-        ]
+    lines.append('Or call tools: {"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}. The tools:')
+    lines += [
+        f"- {offer.spec.name}: {offer.spec.description} Arguments: {offer.spec.parameters_json}"
+        for offer in offers.values()
+    ]
     return "\n".join(lines)
 
 
@@ -283,12 +280,11 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     """
     if kind is None or kind is str:
         return text
-    made: Any = kind
+    adapter = _adapter(kind, repr(cast("object", kind)))
     if isinstance(kind, type) and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
         with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
-            return made(finding=text)
+            return kind(finding=text)
     given = answer_json or _unfenced(text)
-    adapter = _adapter(made, repr(made))
     try:
         return adapter.validate_json(given)
     except ValidationError as error:

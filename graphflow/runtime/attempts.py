@@ -68,14 +68,13 @@ class Attempts(Core):
 
     def _give_up(self, visit: Visit, trouble: Trouble, refused: Reason | None) -> None:
         """End a visit as failed; its reason says how many attempts there were, and what refused a further one."""
-        reason, attempts = trouble.reason, visit.attempt + 1
+        text, attempts = trouble.reason.text, visit.attempt + 1
         if refused is not None:
-            reason = reason.model_copy(update={"text": f"{reason.text} (after {attempts} attempts; {refused.text})"})
-        elif visit.station.node.retries and "attempts)" not in reason.text[-20:]:
-            reason = reason.model_copy(update={"text": f"{reason.text} (after {attempts} attempts)"})
-        trouble = trouble._replace(reason=reason)
+            trouble = trouble.saying(f"{text} (after {attempts} attempts; {refused.text})")
+        elif visit.station.node.retries and "attempts)" not in text[-20:]:
+            trouble = trouble.saying(f"{text} (after {attempts} attempts)")
         token, station = visit.token, visit.station
-        self.end_visit(visit, "timed_out" if trouble.timed_out else "failed", reason)
+        self.end_visit(visit, "timed_out" if trouble.timed_out else "failed", trouble.reason)
         if not self._handled(token, station.errors, station.name, trouble):
             self.fail(token, trouble)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from graphflow.errors import InternalError
+from graphflow.errors import InternalError, StrayCancellation
 from graphflow.events import Decision, EffectFinished, Failure, Refused, TimerPurpose, TimerSet
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.model.budget import Budget
@@ -89,6 +89,11 @@ class Core:
         failure = failure_of(error, code, limit)
         reason = Reason(code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
+
+    def stray(self, visit: Visit) -> Trouble:
+        """Make a failure of a cancellation that nobody asked for."""
+        error = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
+        return self.trouble("stray_cancellation", error, visit.path)
 
     def bound_trouble(self, reason: Reason) -> Trouble:
         """Make a failure of a bound that was hit."""

@@ -56,6 +56,10 @@ class Trouble(NamedTuple):
     failure: Failure
     timed_out: bool = False
 
+    def saying(self, text: str) -> Trouble:
+        """Return the same failure whose reason has another text."""
+        return self._replace(reason=self.reason.model_copy(update={"text": text}))
+
 
 class Seen(NamedTuple):
     """A thread as it stood at a moment: it only grows, so its length is enough."""
@@ -305,6 +309,7 @@ class Wish:
         source: who the result is from, for a report.
         note: what the detectors want the agent to know.
         key: how they tell it from other steps.
+        position: its place among the calls of its turn.
         written: the arguments as JSON, to be read anew for each attempt.
         evidence: what it has brought, for the detectors.
     """
@@ -327,6 +332,7 @@ class Wish:
     source: str = ""
     note: str = ""
     key: tuple[str, ...] = ()
+    position: int = 0
     written: str = ""
     evidence: str = ""
 
@@ -354,7 +360,6 @@ class Talk:
         said: what this visit has said in turns that are settled, each message once.
         turn_said: what the present turn has said so far.
         wishes: the calls of the present turn, in order.
-        calls: the batch position of each delegation of the turn, by its position among the calls.
         unknown: how many names in a row were wrong.
         unknown_before: how many there were when the present turn began.
         tools_run: how many tools this visit has run.
@@ -378,7 +383,6 @@ class Talk:
     said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)
     wishes: list[Wish] = field(default_factory=_list)
-    calls: list[int] = field(default_factory=_list)
     unknown: int = 0
     unknown_before: int = 0
     tools_run: int = 0

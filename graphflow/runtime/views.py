@@ -29,7 +29,7 @@ from graphflow.model.thread import (
     paired,
     shown,
     size_of,
-    view_of,
+    summary,
 )
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
@@ -111,16 +111,41 @@ def _policy(visit: Visit, log: ThreadLog) -> History:
 
 
 def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
+    """Apply a policy other than "note" to a thread.
+
+    Returns:
+        What crosses, in order, every call with its one result; and the positions of the messages that do. A summary
+        is a message of its own, and stands for every position.
+
+    Raises:
+        TypeError: if a function gave something that is no message of a thread.
+    """
+    everything = tuple(range(len(items)))
+    if history == "full":
+        return paired(items), everything
+    if history == "summary":
+        rest = _not_seen_anyway(items, log, inbox)
+        if not rest:
+            return (), ()
+        return (ThreadMessage("user", data("summary", "thread", summary(rest)), source="thread"),), everything
     if isinstance(history, Last):  # what the user said crosses anyway
-        others = [index for index, message in enumerate(items) if message is not log.user][-history.count :]
+        others = [index for index in everything if items[index] is not log.user][-history.count :]
         return paired(items[index] for index in others), tuple(others)
-    if history != "summary":
-        return view_of(items, history)
-    rest = _not_seen_anyway(items, log, inbox)
-    if not rest:
-        return (), ()
-    crossing, _ = view_of(rest, history)
-    return crossing, tuple(range(len(items)))
+    assert callable(history)  # noqa: S101 - the others are handled above
+    chosen = tuple(history(items))
+    wrong: list[object] = [message for message in chosen if not _is_message(message)]
+    if wrong:
+        msg = f"history={history!r} gave {wrong[0]!r}: it returns messages of the thread, changed ones too."
+        raise TypeError(msg)
+    kept = {id(message) for message in chosen}
+    return paired(chosen), tuple(index for index in everything if id(items[index]) in kept)
+
+
+def _is_message(found: object) -> bool:
+    if not isinstance(found, ThreadMessage):
+        return False
+    role, text = cast("tuple[object, object]", (found.role, found.text))
+    return role in ("user", "assistant", "tool") and isinstance(text, str)
 
 
 def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:

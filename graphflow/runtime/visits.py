@@ -8,7 +8,6 @@ from graphflow.errors import (
     ContractError,
     NodeTimeout,
     ReportedFailure,
-    StrayCancellation,
     TurnLimit,
     UnknownTarget,
 )
@@ -214,8 +213,7 @@ class Visits(Attempts):
         elif fact.failure is not None:
             self._body_failed(visit, fact)
         elif fact.cancelled:
-            error_ = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
-            self.attempt_failed(visit, self.trouble("stray_cancellation", error_, visit.path))
+            self.attempt_failed(visit, self.stray(visit))
         else:
             self._outcome(visit, fact.outcome)
 

@@ -93,7 +93,7 @@ class Walk(Core):
         error.add_note(f"raised by a condition on an edge that leaves {source}: {_route_text(out)}")
         trouble = self.trouble("failed", error, path)
         text = f"a condition on an edge that leaves {source} raised ({_route_text(out)}): {trouble.reason.text}"
-        return trouble._replace(reason=trouble.reason.model_copy(update={"text": text}))
+        return trouble.saying(text)
 
     def follow(self, token: Token, out: Out, route: Any, inbox: Inbox, path: Path) -> None:
         """Move a token on over the edges that were found."""

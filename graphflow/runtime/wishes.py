@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
-from graphflow.errors import StrayCancellation, UnknownTarget, UnknownTool
+from graphflow.errors import UnknownTarget, UnknownTool
 from graphflow.events import EffectFinished, Failure
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Approval, Brief, Reason
@@ -140,16 +140,14 @@ class Wishes(Core):
         """Read the calls of a reply; return the failure of too many wrong names in a row."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        for call in calls:
+        for position, call in enumerate(calls):
             offer = talk.offers.get(call.name)
-            if offer is None:
-                talk.unknown += 1
-                talk.wishes.append(self._unknown(visit, call))
-                if talk.unknown >= WRONG_NAMES:
-                    return self._too_many_wrong_names(visit, call)
-            else:
-                talk.unknown = 0
-                talk.wishes.append(self._known(call, offer))
+            talk.unknown = talk.unknown + 1 if offer is None else 0
+            wish = self._unknown(visit, call) if offer is None else self._known(call, offer)
+            wish.position = position
+            talk.wishes.append(wish)
+            if talk.unknown >= WRONG_NAMES:
+                return self._too_many_wrong_names(visit, call)
         return None
 
     def repeats(self, visit: Visit) -> Reason | None:
@@ -209,39 +207,31 @@ class Wishes(Core):
         """Start the tools and the delegations of a turn, all at once but the sequential ones."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        for position, wish in enumerate(talk.wishes):
+        for wish in talk.wishes:
             if wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
-                self.start_tool(visit, position)
-        asks = [position for position, wish in enumerate(talk.wishes) if wish.kind == "ask"]
-        talk.calls = asks
+                self.start_tool(visit, wish)
+        asks = [_call_of(wish) for wish in talk.wishes if wish.kind == "ask"]
         if asks:
-            self.ask_team(visit, [_call_of(talk.wishes[position]) for position in asks])
+            self.ask_team(visit, asks)
 
     def start_next_in_line(self, visit: Visit) -> None:
         """Start the next sequential tool when the last one has ended; one that a person must approve holds the line."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        line = [
-            (position, wish)
-            for position, wish in enumerate(talk.wishes)
-            if isinstance(wish.tool, Tool) and wish.tool.sequential and wish.kind == "tool"
-        ]
-        for position, wish in line:
+        for wish in talk.wishes:
+            if not isinstance(wish.tool, Tool) or not wish.tool.sequential:
+                continue
             if wish.needs_person and wish.result is None:
                 return
             if wish.result is None and not wish.under_way:
-                self.start_tool(visit, position)
+                self.start_tool(visit, wish)
             if wish.under_way:
                 return
 
-    def start_tool(self, visit: Visit, position: int) -> None:
+    def start_tool(self, visit: Visit, wish: Wish) -> None:
         """Run a tool, if nothing speaks against it and it can be paid."""
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has replied
-        wish = talk.wishes[position]
-        if self.speaks_against(visit, wish):
-            return
-        self._run_when_paid(visit, position)
+        if not self.speaks_against(visit, wish):
+            self._run_when_paid(visit, wish)
 
     def speaks_against(self, visit: Visit, wish: Wish) -> bool:
         """Answer a call that a rule denies or that is over a limit, those counted that wait for a person before it."""
@@ -257,26 +247,23 @@ class Wishes(Core):
                 self._not_run(visit, wish, over)
         return wish.result is not None
 
-    def _run_when_paid(self, visit: Visit, position: int) -> None:
+    def _run_when_paid(self, visit: Visit, wish: Wish) -> None:
         """Run a tool now, when somebody gives back what it costs, or not at all."""
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has replied
-        wish = talk.wishes[position]
         wish.under_way = True
         if visit.standing is not Standing.RUNNING:  # it waited for a person
             self.busy += 1
             visit.standing = Standing.RUNNING
         wanted = _tool_costs(wish)
-        if not self.is_behind(visit, wanted) and self._tool_paid(visit, position, last=False):
+        if not self.is_behind(visit, wanted) and self._tool_paid(visit, wish, last=False):
             return
-        funder = functools.partial(self._tool_funded, visit, visit.turn, position)
-        if not self.wait_for_funds(visit, funder, wanted, str(position)):
+        funder = functools.partial(self._tool_funded, visit, visit.turn, wish)
+        if not self.wait_for_funds(visit, funder, wanted, str(wish.position)):
             self._tool_refused(visit, wish)
 
-    def _tool_funded(self, visit: Visit, turn: int, position: int, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
+    def _tool_funded(self, visit: Visit, turn: int, wish: Wish, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
         if not _is_at_work(visit, turn):
             return True  # it was cancelled
-        paid = self._tool_paid(visit, position, last=last)
+        paid = self._tool_paid(visit, wish, last=last)
         if paid:
             self.agenda.append(lambda: self._settle_if_open(visit, turn))
         return paid
@@ -285,11 +272,10 @@ class Wishes(Core):
         if _is_at_work(visit, turn):
             self.settle_turn(visit)
 
-    def _tool_paid(self, visit: Visit, position: int, *, last: bool) -> bool:
+    def _tool_paid(self, visit: Visit, wish: Wish, *, last: bool) -> bool:
         """Try to pay a tool call; tell whether there is nothing to wait for."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        wish = talk.wishes[position]
         over = self._over_limit(visit, wish, ())
         if over:  # others came first while it waited
             wish.under_way = False
@@ -305,7 +291,7 @@ class Wishes(Core):
         talk.tools_run += 1
         if not wish.attempt:
             talk.used[tool.name] = talk.used.get(tool.name, 0) + 1
-        key = f"{position}.{wish.attempt}" if wish.attempt else str(position)
+        key = f"{wish.position}.{wish.attempt}" if wish.attempt else str(wish.position)
         cost = Budget.checked(None, None, 1, 1 if wish.attempt else None, None, None)
         self.start_effect(visit, key, tool.name, wanted, cost)
         if tool.timeout is not None:
@@ -375,8 +361,7 @@ class Wishes(Core):
         """Take what a tool brought: a result, a failure to tell the model, one more attempt, or a failed node."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has called
-        position = int(fact.key.partition(".")[0])
-        wish = talk.wishes[position]
+        wish = talk.wishes[int(fact.key.partition(".")[0])]
         tool = wish.tool
         assert isinstance(tool, Tool)  # noqa: S101 - the others do not run
         self.drop_timer(wish.timer)
@@ -394,7 +379,7 @@ class Wishes(Core):
             wish.failure = failure
             wish.attempt += 1
             wish.arguments = tool.arguments(wish.written)  # what the last attempt did to them is gone
-            self._run_when_paid(visit, position)
+            self._run_when_paid(visit, wish)
         else:
             tried = f" (after {wish.attempt + 1} attempts)" if wish.attempt else ""
             self._tool_failed(visit, wish, failure, tried)
@@ -407,16 +392,14 @@ class Wishes(Core):
         assert isinstance(tool, Tool)  # noqa: S101 - the others do not run
         if tool.on_error == "raise" and failure.code != "declared":
             trouble = self.raised(visit, failure)
-            reason = trouble.reason.model_copy(update={"text": f"{tool.name}: {trouble.reason.text}{tried}"})
-            self.break_off(visit, trouble._replace(reason=reason))
+            self.break_off(visit, trouble.saying(f"{tool.name}: {trouble.reason.text}{tried}"))
         else:
             wish.result, wish.failed = _failed_text(tool, failure) + tried, True
 
     def raised(self, visit: Visit, failure: Failure) -> Trouble:
         """Make the failure of a node of what its model or its tool raised."""
         if failure.code == "cancelled":
-            error = StrayCancellation(f"{path_text(visit.path)!r} was cancelled, but nobody had asked for that.")
-            return self.trouble("stray_cancellation", error, visit.path)
+            return self.stray(visit)
         late = failure.code == "timeout"
         reason = Reason(
             code="timeout" if late else "failed", text=failure.text, path=path_text(visit.path),
@@ -441,12 +424,9 @@ class Wishes(Core):
 
         return text, Annotated[Approval, AfterValidator(checked)]
 
-    def decided(self, visit: Visit, position: int, value: object) -> None:
+    def decided(self, visit: Visit, wish: Wish, value: object) -> None:
         """Run the tool that a person approved, or tell the model why not."""
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has asked
-        wish, approval = talk.wishes[position], Approval.model_validate(value)
-        tool = wish.tool
+        approval, tool = Approval.model_validate(value), wish.tool
         assert isinstance(tool, Tool)  # noqa: S101 - only tools are approved
         wish.approved = True
         if not approval.approve:
@@ -457,7 +437,7 @@ class Wishes(Core):
             wish.written = _edited(wish, approval.arguments)
             wish.arguments = tool.arguments(wish.written)
         if not tool.sequential:  # which has its turn in the line
-            self.start_tool(visit, position)
+            self.start_tool(visit, wish)
 
 
 class _Note(BaseModel):
