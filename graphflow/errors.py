@@ -12,6 +12,7 @@ GraphflowError
 │   ├── ConflictError          two branches wrote one field that has no reducer
 │   ├── JoinUnmet              a join's policy can no longer be met
 │   ├── ContractError          a value does not fit the contract of its boundary
+│   │   └── NotStorable        a value that a journal could not give back exactly
 │   ├── ReportedFailure        a node's output was a report with status "failed"
 │   ├── UnknownTarget          a handoff or delegation to a node that no edge leads to
 │   ├── UnknownTool            a model asked three times in a row for a tool that it does not have
@@ -23,7 +24,15 @@ GraphflowError
 ├── BoundHit                   raised inside a node's body when an effect is refused
 ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
 ├── NodeFailed                 a recorded failure, when the exception object is gone
-├── JournalMismatch            the stored decisions differ from what the fold draws
+├── JournalError               a stored run cannot be written, read or gone on with; nothing in it was changed
+│   ├── RunLocked              somebody else is at work on the run
+│   ├── RunExists              a new run was given the id of a stored one
+│   ├── UnknownRun             no run of that id is stored
+│   ├── GraphChanged           the graph is not the one that the run was stored with
+│   ├── JournalMismatch        the stored decisions differ from what the fold draws
+│   ├── EffectMismatch         a body that was entered again asked for another effect than is recorded
+│   ├── JournalDamaged         what is stored cannot be read
+│   └── JournalUnavailable     the store itself failed: a full disk, a locked database, a cut connection
 └── InternalError              a bug of ours: please report it
 """
 
@@ -153,6 +162,21 @@ class ContractError(NodeError):
     """A value does not fit the contract of the boundary that it crosses."""
 
 
+class NotStorable(ContractError):
+    """A value that a journal could not give back exactly.
+
+    Attributes:
+        where: the place of the value, such as "items[2].meta['client']".
+        kind: its type.
+    """
+
+    def __init__(self, what: str, where: str, kind: str, hint: str) -> None:
+        """Say which value, and what to do."""
+        self.where, self.kind = where, kind
+        place = f" at {where}" if where else ""
+        super().__init__(f"{what} holds a {kind}{place}, which a journal could not give back exactly: {hint}")
+
+
 class ReportedFailure(NodeError):
     """A node's output was a report with status "failed"."""
 
@@ -262,17 +286,137 @@ class NodeFailed(GraphflowError):
         super().__init__(f"{path!r} failed with {error_type}: {text}")
 
 
-class JournalMismatch(GraphflowError):
+class JournalError(GraphflowError):
+    """A stored run cannot be written, read or gone on with. What is stored has not been changed."""
+
+
+class RunLocked(JournalError):
+    """Somebody else is at work on the run: there is one writer at a time.
+
+    Attributes:
+        run: the run's id.
+    """
+
+    def __init__(self, run: str) -> None:
+        """Name the run."""
+        self.run = run
+        super().__init__(
+            f"the run {run!r} is at work elsewhere, and a run has one writer. Wait until it has ended, or stop the "
+            f"process that runs it: its lock goes with it."
+        )
+
+
+class RunExists(JournalError):
+    """A new run was given the id of a stored one.
+
+    Attributes:
+        run: the run's id.
+    """
+
+    def __init__(self, run: str) -> None:
+        """Name the run."""
+        self.run = run
+        super().__init__(
+            f"a run {run!r} is stored already: go on with it by resume(graph, {run!r}, journal=...), delete it, or "
+            f"choose another run_id=."
+        )
+
+
+class UnknownRun(JournalError):
+    """No run of that id is stored.
+
+    Attributes:
+        run: the id.
+    """
+
+    def __init__(self, run: str, known: Iterable[str] = ()) -> None:
+        """Name the id, and what it may have been meant to be."""
+        import difflib
+
+        self.run = run
+        near = difflib.get_close_matches(run, list(known), n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"no run {run!r} is stored in this journal.{hint}")
+
+
+class GraphChanged(JournalError):
+    """The graph is not the one that the run was stored with.
+
+    Attributes:
+        run: the run's id.
+        added: what the stored graph did not have.
+        removed: what the graph at hand does not have.
+        changed: what is in both and differs.
+    """
+
+    def __init__(self, run: str, added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> None:
+        """List the differences."""
+        self.run = run
+        self.added, self.removed, self.changed = tuple(added), tuple(removed), tuple(changed)
+        parts = (("added", self.added), ("removed", self.removed), ("changed", self.changed))
+        lines = [f"  {what}: {', '.join(items)}" for what, items in parts if items]
+        super().__init__(
+            f"the graph has changed since the run {run!r} was stored:\n"
+            + "\n".join(lines)
+            + '\nGo on with the graph as it was; or say changed="compatible", which accepts a graph that draws the same '
+            "decisions from what is stored."
+        )
+
+
+class JournalMismatch(JournalError):
     """Stored decisions differ from what the fold draws from the stored facts.
 
     Attributes:
         seq: the number of the record that differs.
+        stored: what the journal holds.
+        drawn: what the fold says.
     """
 
     def __init__(self, seq: int, stored: object, drawn: object) -> None:
         """Show both sides."""
         self.seq, self.stored, self.drawn = seq, stored, drawn
-        super().__init__(f"record {seq} holds {stored!r}, but folding its fact gives {drawn!r}.")
+        super().__init__(
+            f"record {seq} holds {stored!r}, but folding its fact gives {drawn!r}: the graph, or a function that must "
+            f"be pure, does not decide as it did. Nothing has been written."
+        )
+
+
+class EffectMismatch(JournalError):
+    """A body that was entered again asked for another effect than the one that is recorded in its place.
+
+    Attributes:
+        path: the node's path.
+        recorded: what is recorded.
+        asked: what was asked now.
+    """
+
+    def __init__(self, path: str, recorded: str, asked: str) -> None:
+        """Show both sides."""
+        self.path, self.recorded, self.asked = path, recorded, asked
+        super().__init__(
+            f"{path!r} asked for {asked} where {recorded} is recorded, so the recorded result is not its own. A body "
+            f"must ask for the same effects when it is entered again: what it decides by must come from its state or "
+            f"from effects, or the effect needs a key=."
+        )
+
+
+class JournalDamaged(JournalError):
+    """What is stored cannot be read: nothing of the run was resumed.
+
+    Attributes:
+        run: the run's id.
+        seq: the number of the record, or None.
+    """
+
+    def __init__(self, run: str, seq: int | None, what: str) -> None:
+        """Say where, and what is wrong."""
+        self.run, self.seq = run, seq
+        where = "" if seq is None else f", record {seq}"
+        super().__init__(f"the stored run {run!r}{where} cannot be read: {what}")
+
+
+class JournalUnavailable(JournalError):
+    """The store itself failed; what was committed before is intact, and the run can be resumed."""
 
 
 class InternalError(GraphflowError):
