@@ -358,7 +358,7 @@ class GraphChanged(JournalError):
         super().__init__(
             f"the graph has changed since the run {run!r} was stored:\n"
             + "\n".join(lines)
-            + '\nGo on with the graph as it was; or say changed="compatible", which accepts a graph that draws the same '
+            + '\nGo on with the graph as it was; or say changed="compatible", for a graph that draws the same '
             "decisions from what is stored."
         )
 

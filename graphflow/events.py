@@ -14,7 +14,7 @@ import functools
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast, dataclass_transform
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar, cast, dataclass_transform
 
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Reason
@@ -88,6 +88,9 @@ class Failure:
     limit: float | None = None
 
 
+FORMAT: Final = 1
+"""The version of the form in which records are stored."""
+
 # --- facts -----------------------------------------------------------------------------------------------------------
 
 
@@ -105,7 +108,21 @@ class Earlier:
 
 @record
 class RunStarted:
-    """A run began."""
+    """A run began.
+
+    Attributes:
+        run: its id.
+        graph: the name of its graph.
+        fingerprint: the digest of that graph, "" where nothing is stored.
+        context: what its nodes see first.
+        budget: what the root may spend.
+        max_parallel: how many bodies may run at once, or None.
+        hooked: whether a `before=` hook is asked.
+        wall: the time of day, in seconds since 1970.
+        after: the run that it continues, if any.
+        forked: the run that it was forked from, and the number of the last record that both have.
+        parts: the digest of each node and edge of the graph, to tell what has changed; None where nothing is stored.
+    """
 
     run: str
     graph: str
@@ -116,6 +133,30 @@ class RunStarted:
     hooked: bool
     wall: float
     after: Earlier | None = None
+    forked: tuple[str, int] | None = None
+    parts: FrozenDict[str, str] | None = None
+
+
+@record
+class SessionStarted:
+    """A stored run was taken up again, in this or another process.
+
+    Attributes:
+        wall: the time of day, in seconds since 1970.
+        fingerprint: the digest of the graph that it goes on with.
+        parts: the digest of each node and edge of it, where it differs from that of the run's start.
+    """
+
+    wall: float
+    fingerprint: str
+    parts: FrozenDict[str, str] | None = None
+
+
+@record
+class BudgetAdded:
+    """Somebody gave the root more to spend."""
+
+    budget: Budget
 
 
 @record
@@ -217,8 +258,8 @@ class Warned:
 
 
 Fact = (
-    RunStarted | NodeReturned | EffectRequested | EffectFinished | SleepRequested | TimerFired | Emitted
-    | HookAnswered | AnswerGiven | CancelRequested | Warned
+    RunStarted | SessionStarted | BudgetAdded | NodeReturned | EffectRequested | EffectFinished | SleepRequested
+    | TimerFired | Emitted | HookAnswered | AnswerGiven | CancelRequested | Warned
 )  # fmt: skip
 
 # --- decisions -------------------------------------------------------------------------------------------------------

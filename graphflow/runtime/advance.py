@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from graphflow.errors import InternalError
 from graphflow.events import (
     AnswerGiven,
+    BudgetAdded,
     CancelRequested,
     Decision,
     EffectFinished,
@@ -21,6 +22,7 @@ from graphflow.events import (
     NodeReturned,
     RunEnded,
     RunStarted,
+    SessionStarted,
     SleepRequested,
     TimerFired,
     Warned,
@@ -33,13 +35,14 @@ from graphflow.runtime.calls import Calls
 from graphflow.runtime.clockwork import Clockwork
 from graphflow.runtime.commands import Command, EndRun
 from graphflow.runtime.failures import Failures
+from graphflow.runtime.halting import Halting
 from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
 from graphflow.runtime.watching import Watching
 
 
-class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
+class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching):
     """One run's state, advanced by facts."""
 
     def __init__(self, graph: Graph[Any]) -> None:
@@ -64,30 +67,43 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
         commands: list[Command] = []
         self.decisions, self.commands = decisions, commands
         ended = self.ended
-        if ended is not None and ended.status != "waiting":
+        if ended is not None and ended.status != "waiting" and not self._takes_up(fact):
             return decisions, commands
         self.at = at
         if at > self.deadline:
             self.run_overdue()
-        if type(fact) is NodeReturned:
+        if self.halted is not None:
+            self.while_halted(fact, self.halted)
+        elif type(fact) is NodeReturned:
             self.node_returned(fact)
         elif type(fact) is EffectFinished:
             self.effect_finished(fact)
         else:
-            self._other(fact)
+            self.take_in(fact)
         agenda = self.agenda
-        while agenda:
+        while agenda and self.halted is None:
             agenda.popleft()()
-        if self.unfunded or self.timed_frames or not self.busy:
+        if self.halted is not None:
+            self.hold_up(self.halted)
+        elif self.unfunded or self.timed_frames or not self.busy:
             self._settle()
         return decisions, commands
 
-    def _other(self, fact: Fact) -> None:
+    def _takes_up(self, fact: Fact) -> bool:
+        """Tell whether a fact can matter to a run that has ended: to one that a bound has stopped."""
+        return self.halted is not None and isinstance(fact, SessionStarted | BudgetAdded)
+
+    def take_in(self, fact: Fact) -> None:
+        """Do what one fact means."""
         match fact:
             case NodeReturned():
                 self.node_returned(fact)
             case RunStarted():
                 self._started(fact)
+            case SessionStarted():
+                self.session_started()
+            case BudgetAdded():
+                self.budget_added(fact)
             case EffectRequested():
                 self.effect_requested(fact)
             case EffectFinished():
@@ -114,7 +130,8 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         if fact.budget.seconds is not None:
-            self.set_timer(fact.budget.seconds, (), "deadline", self.run_overdue)
+            self.seconds = fact.budget.seconds
+            self.set_deadline(self.seconds)
         self.open_root(self.graph, fact.context, fact.budget, fact.after)
 
     def _settle(self) -> None:
@@ -123,8 +140,11 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Clockwork, Watching):
         while progress and self.unfunded:
             before = len(self.unfunded)
             self.review_unfunded()
-            while self.agenda:
+            while self.agenda and self.halted is None:
                 self.agenda.popleft()()
+            if self.halted is not None:
+                self.hold_up(self.halted)
+                return
             progress = len(self.unfunded) < before
         if self.timed_frames:
             self.review_call_timers()

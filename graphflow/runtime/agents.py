@@ -7,6 +7,8 @@ each with an event when it starts and one when it ends, so nothing of an agent i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graphflow.errors import ContractError, EmptyAnswer, NodeTimeout
 from graphflow.events import EffectFinished, Paused
 from graphflow.model.contract import Reason, Report
@@ -391,10 +393,10 @@ class Agents(Wishes):
         self._own_done(visit)
         self.attempt_failed(visit, trouble)
 
-    def agent_bound(self, visit: Visit, reason: Reason) -> None:
+    def agent_bound(self, visit: Visit, reason: Reason, again: Callable[[], None] | None = None) -> None:
         """Stop an agent at a bound, with what it can offer."""
         self._own_done(visit)
-        self.stop_at_bound(visit, reason, self._offers(visit))
+        self.stop_at_bound(visit, reason, self._offers(visit), again)
 
     @staticmethod
     def _offers(visit: Visit) -> tuple[Report, ...]:

@@ -88,7 +88,7 @@ class Clockwork(Core):
             return
         self.time_turn(visit)
         token = visit.token
-        state = self.state(token, visit.inbox, visit.path, visit.turn)
+        state = visit.state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
 
     def _turn_if_wanted(self, visit: Visit, turn: int) -> None:
@@ -126,9 +126,9 @@ class Clockwork(Core):
 
     def timer_fired(self, fact: TimerFired) -> None:
         """Do what a timer was set for."""
-        fire = self.timers.pop(fact.timer, None)
-        if fire is not None:
-            fire()
+        timer = self.timers.pop(fact.timer, None)
+        if timer is not None:
+            timer.fire()
 
     def _overdue(self, visit: Visit) -> None:
         visit.timer = None

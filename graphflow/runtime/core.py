@@ -15,7 +15,17 @@ from typing import Any
 from pydantic import BaseModel
 
 from graphflow.errors import InternalError, StrayCancellation
-from graphflow.events import Decision, EffectFinished, Failure, Refused, TimerPurpose, TimerSet
+from graphflow.events import (
+    CancelRequested,
+    Decision,
+    EffectFinished,
+    Fact,
+    Failure,
+    Refused,
+    RunStatus,
+    TimerPurpose,
+    TimerSet,
+)
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
@@ -29,9 +39,11 @@ from graphflow.runtime.tables import (
     Closing,
     Counters,
     Frame,
+    Halt,
     Inbox,
     Scope,
     ThreadLog,
+    Timer,
     Token,
     Trouble,
     Visit,
@@ -54,9 +66,11 @@ class Core:
         self.questions: dict[str, Asked] = {}
         self.scopes: dict[int, Scope] = {}
         self.next_scope = 1
-        self.timers: dict[int, Callable[[], None]] = {}
+        self.timers: dict[int, Timer] = {}
         self.next_timer = 0
+        self.seconds: float | None = None  # of the root
         self.deadline = float("inf")
+        self.deadline_timer: int | None = None
         self.max_parallel: int | None = None
         self.hooked = False
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
@@ -69,6 +83,7 @@ class Core:
         self.refusals: list[Reason] = []
         self.cancelling = False  # whether somebody has cancelled the run
         self.ended: Any = None  # the RunEnded decision
+        self.halted: Halt | None = None  # while a bound holds everything up, and afterwards
         self.output: Any = None
         self.spent_by_node: dict[str, list[Amount]] = {}
         self.boundaries: dict[Edge, str] = {}  # what a brief over each delegate edge says by default
@@ -118,12 +133,43 @@ class Core:
         """Have something done at a time, in active seconds; return the timer's number."""
         timer = self.next_timer
         self.next_timer += 1
-        self.timers[timer] = fire
+        limit = purpose != "sleep"
+        self.timers[timer] = Timer(at, limit, fire)
         self.decisions.append(TimerSet(timer, at, path, purpose))
-        self.commands.append(SetTimer(timer, at, purpose != "sleep"))
+        self.commands.append(SetTimer(timer, at, limit))
         return timer
 
+    def set_deadline(self, at: float) -> None:
+        """Have the run end at a time, in active seconds."""
+        self.drop_timer(self.deadline_timer)
+        self.deadline = at
+        self.deadline_timer = self.set_timer(at, (), "deadline", self.run_overdue)
+
     # --- calls between the parts ---
+
+    def take_in(self, fact: Fact) -> None:
+        """Do what one fact means (advance)."""
+        raise NotImplementedError
+
+    def run_overdue(self) -> None:
+        """End the run whose seconds are over (failures)."""
+        raise NotImplementedError
+
+    def finish(self, status: RunStatus, reason: Reason | None) -> None:
+        """End the run (failures)."""
+        raise NotImplementedError
+
+    def cancel_requested(self, fact: CancelRequested) -> None:
+        """Cancel the whole run (failures)."""
+        raise NotImplementedError
+
+    def call_again(self, visit: Visit, key: str) -> None:
+        """Make a call of an agent once more (wishes)."""
+        raise NotImplementedError
+
+    def call_is_late(self, visit: Visit, key: str) -> bool:
+        """Tell whether a call of an agent was being stopped for its timeout (wishes)."""
+        raise NotImplementedError
 
     def leave(self, token: Token, out: Out | None, name: str | None, inbox: Inbox) -> None:
         """Move a token on over a next statement (walk)."""
@@ -205,7 +251,9 @@ class Core:
         """Retry a visit, or let it fail (visits)."""
         raise NotImplementedError
 
-    def stop_at_bound(self, visit: Visit, reason: Reason, offers: tuple[Report, ...]) -> None:
+    def stop_at_bound(
+        self, visit: Visit, reason: Reason, offers: tuple[Report, ...], again: Callable[[], None] | None
+    ) -> None:
         """End a visit that a bound has stopped, with what it can offer (visits)."""
         raise NotImplementedError
 
@@ -229,7 +277,7 @@ class Core:
         """Give an agent's model the reports of its team (agents)."""
         raise NotImplementedError
 
-    def agent_bound(self, visit: Visit, reason: Reason) -> None:
+    def agent_bound(self, visit: Visit, reason: Reason, again: Callable[[], None] | None = None) -> None:
         """Stop an agent at a bound, with what it can offer (agents)."""
         raise NotImplementedError
 
@@ -289,8 +337,12 @@ class Core:
         """Pass a failure outward from a frame (failures)."""
         raise NotImplementedError
 
-    def hit_bound(self, token: Token, reason: Reason) -> None:
+    def hit_bound(self, token: Token, reason: Reason, again: Callable[[], None] | None = None) -> None:
         """A bound stops a token (failures)."""
+        raise NotImplementedError
+
+    def halt(self, reason: Reason, offers: tuple[Report, ...], again: Callable[[], None] | None) -> None:
+        """Let everything stand still at a bound that ends the run (halting)."""
         raise NotImplementedError
 
     def exhausts(self, token: Token) -> bool:

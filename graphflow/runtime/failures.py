@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from graphflow.errors import NoRoute
@@ -91,10 +92,12 @@ class Failures(Core):
 
     # --- bounds ---
 
-    def hit_bound(self, token: Token, reason: Reason) -> None:
+    def hit_bound(self, token: Token, reason: Reason, again: Callable[[], None] | None = None) -> None:
         """Stop a token at a bound: a failure of its branch in a fork, else the innermost escalation, report or end."""
         if token.scope is not None:
             self.fail(token, self.bound_trouble(reason))
+        elif self.exhausts(token):
+            self.halt(reason, token.frame.offers, again)
         else:
             self._frame_bound(token.frame, reason)
 
@@ -103,6 +106,8 @@ class Failures(Core):
         while token.scope is None:
             frame = token.frame
             if frame.is_node or (frame.tables.escalate is not None and not frame.escalated):
+                return False
+            if frame.closed or frame.closing is not None:
                 return False
             if frame.owner is None:
                 return True
@@ -116,7 +121,7 @@ class Failures(Core):
         if can_escalate and frame.tables.escalate is not None:
             self._empty(frame, lambda: self._escalate(frame, reason))
         else:
-            self._empty(frame, lambda: self._bound_outward(frame, reason), open_=frame.owner is None)
+            self._empty(frame, lambda: self._bound_outward(frame, reason))
 
     def _escalate(self, frame: Frame, reason: Reason) -> None:
         edge = frame.tables.escalate
@@ -133,9 +138,8 @@ class Failures(Core):
 
     def _bound_outward(self, frame: Frame, reason: Reason) -> None:
         owner = frame.owner
-        if owner is None:
-            self.finish("exhausted", reason)
-        elif frame.is_node:
+        assert owner is not None  # noqa: S101 - at the root the run stands still instead
+        if frame.is_node:
             report = at_a_bound(frame.offers, reason)
             self.close_frame(frame, report)
             self.call_done(owner, frame.call, report)
@@ -151,16 +155,19 @@ class Failures(Core):
         frame.deadline = None
         if not frame.closed and frame.closing is None:
             reason = self.refuse(frame.path, "seconds", seconds, f"more time for {frame.tables.graph.name!r}")
-            self._frame_bound(frame, reason)
+            if frame.token is not None and self.exhausts(frame.token):
+                self.halt(reason, frame.offers, None)
+            else:
+                self._frame_bound(frame, reason)
 
     def run_overdue(self) -> None:
         """End the run whose seconds are over; what ran can be entered again with more."""
         root, seconds = self.root, self.deadline
         self.deadline = float("inf")
-        if root is None or self.ended is not None or root.closing is not None:
+        over = self.ended is not None and self.ended.status != "waiting"
+        if root is None or over or self.halted is not None or root.closing is not None:
             return
-        reason = self.refuse((), "seconds", seconds, "more time for the run")
-        self._empty(root, lambda: self.finish("exhausted", reason), open_=True)
+        self.halt(self.refuse((), "seconds", seconds, "more time for the run"), root.offers, None)
 
     def call_overdue(self, frame: Frame) -> None:
         """End a call that took longer than its edge's timeout."""
@@ -183,9 +190,9 @@ class Failures(Core):
 
     # --- cancellation ---
 
-    def _empty(self, frame: Frame, then: Any, *, open_: bool = False) -> None:
+    def _empty(self, frame: Frame, then: Any) -> None:
         """Cancel what is left of a frame, then go on."""
-        closing = Closing(then, open=open_)
+        closing = Closing(then)
         self.cancel_frame(frame, closing)
         self.proceed(closing)
 
@@ -193,9 +200,8 @@ class Failures(Core):
         """Go on if nothing is awaited any more."""
         if closing.outstanding == 0:
             after, closing.after = closing.after, []
-            if not closing.open:
-                for close in after:
-                    close()
+            for close in after:
+                close()
             closing.then()
 
     def end_cancelled(self, visit: Visit) -> None:
@@ -211,10 +217,7 @@ class Failures(Core):
         assert closing is not None  # noqa: S101 - the caller looked
         visit.closing = None
         visit.standing = Standing.ENDED
-        if closing.open:
-            closing.after.insert(0, lambda: self.end_cancelled(visit))  # it may yet become a cancellation
-        else:
-            self.end_cancelled(visit)
+        self.end_cancelled(visit)
         closing.outstanding -= 1
         self.proceed(closing)
 
@@ -330,7 +333,6 @@ class Failures(Core):
         under_way = root.closing
         if under_way is not None and under_way.outstanding:
             under_way.then = lambda: self.finish("cancelled", reason)
-            under_way.open = False
         else:
             self._empty(root, lambda: self.finish("cancelled", reason))
 
@@ -350,7 +352,7 @@ class Failures(Core):
             return
         root = self.root
         if root is not None and not root.closed:
-            if root.set_aside:
+            if root.set_aside and status != "exhausted":
                 root.set_aside = False
                 root.meter.release(ONE_RUN)
             if status != "exhausted":

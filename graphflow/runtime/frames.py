@@ -36,8 +36,6 @@ class Frames(Core):
         if after is not None:
             self._continue(frame, after)
         self._set_aside(frame)
-        if budget.seconds is not None:
-            self.deadline = budget.seconds
         self._begin_frame(frame, context, (), None)
 
     def _continue(self, frame: Frame, after: Earlier) -> None:

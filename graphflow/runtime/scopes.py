@@ -89,12 +89,13 @@ class Scopes(Walk):
     def _open_scope(self, token: Token, out: ForkOut | MapOut, branches: int, declared: int, path: Path) -> Scope:
         number = self.next_scope
         self.next_scope += 1
-        scope = Scope(number, path, token, out, token.context, declared, outer=token.scope)
+        around = group_of(token)
+        scope = Scope(number, path, token, out, token.context, declared, outer=token.scope, around=around)
         token.inner = scope
         self.scopes[number] = scope
         join = out.region.join
         self.decisions.append(ScopeOpened(path, join if isinstance(join, str) else None, branches))
-        self.commands.append(OpenGroup(number, group_of(token)))
+        self.commands.append(OpenGroup(number, around))
         within = out.policy.within
         if within is not None:
             scope.timer = self.set_timer(self.at + within, path, "quorum", lambda: self._too_late(scope))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from graphflow.events import EdgeName, Failure
+from graphflow.events import EdgeName, Fact, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, ContextRules
@@ -20,7 +20,7 @@ from graphflow.nodes.agent import Deny
 from graphflow.nodes.client import ToolSpec
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Offer
-from graphflow.runtime.commands import Command
+from graphflow.runtime.commands import CallModel, CallTool, Command
 from graphflow.runtime.ledger import Amounts, Meter
 
 Inbox = tuple[Message, ...]
@@ -226,6 +226,7 @@ class Scope:
     closing: Closing | None = None
     timer: int | None = None
     outer: Scope | None = None
+    around: int = 0  # the task group around its own
 
 
 @dataclass(slots=True, eq=False)
@@ -272,6 +273,7 @@ class Visit:
     due: list[Command] | None = None  # what its body may go on with once it holds a slot
     flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
+    state: Any = None  # what its body, or the hook, was given this turn
     talk: Talk | None = None  # an agent's
     where: str = ""  # the names of its path, once they are needed
 
@@ -312,6 +314,7 @@ class Wish:
         position: its place among the calls of its turn.
         written: the arguments as JSON, to be read anew for each attempt.
         evidence: what it has brought, for the detectors.
+        command: what its tool was last called with.
     """
 
     call: ToolCall
@@ -335,6 +338,7 @@ class Wish:
     position: int = 0
     written: str = ""
     evidence: str = ""
+    command: CallTool | None = None
 
     @property
     def needs_person(self) -> bool:
@@ -368,6 +372,7 @@ class Talk:
         repairs: how many answers were sent back.
         finding: what it said last, to offer if a bound stops it.
         reports: the reports of its team that are done, to offer too.
+        asked: what its model was last asked.
     """
 
     source: str
@@ -391,6 +396,7 @@ class Talk:
     repairs: int = 0
     finding: str = ""
     reports: list[Report] = field(default_factory=_list)
+    asked: CallModel | None = None
 
 
 class Waiting(NamedTuple):
@@ -409,6 +415,43 @@ class Waiting(NamedTuple):
     key: str
 
 
+class Timer(NamedTuple):
+    """A timer that is set.
+
+    Attributes:
+        at: when, in active seconds.
+        limit: whether it ends something.
+        fire: what is done then.
+    """
+
+    at: float
+    limit: bool
+    fire: Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class Halt:
+    """A run that a bound has stopped: everything in it stands still and can go on, given more.
+
+    Attributes:
+        reason: which bound.
+        offers: what was found until then.
+        again: does once more what was refused, None where nothing was.
+        awaited: the bodies (by path) and the calls of agents (by path and key) that are still being cancelled.
+        held: those of them that were cut off.
+        late: what else has happened meanwhile.
+        begun: whether what ran has been told to stop.
+    """
+
+    reason: Reason
+    offers: tuple[Report, ...]
+    again: Callable[[], None] | None
+    awaited: set[tuple[Path, str]] = field(default_factory=set[tuple[Path, str]])
+    held: list[tuple[Path, str]] = field(default_factory=_list)
+    late: list[Fact] = field(default_factory=_list)
+    begun: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Closing:
     """A part of the run that is being cancelled: what is awaited, and what follows.
@@ -418,13 +461,11 @@ class Closing:
         outstanding: how many bodies are awaited.
         after: ends the visits and closes the scopes and frames inside, inside-out; a wider cancellation that comes
             meanwhile makes `then` void, not this.
-        open: whether visits, scopes and frames stay open, for a resume.
     """
 
     then: Callable[[], None]
     outstanding: int = 0
     after: list[Callable[[], None]] = field(default_factory=_list)
-    open: bool = False
 
 
 def alive(token: Token) -> bool:

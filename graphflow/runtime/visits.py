@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from graphflow.errors import (
@@ -83,7 +84,8 @@ class Visits(Attempts):
         if self.hooked:
             visit.standing = Standing.ASKED
             self.busy += 1
-            self.commands.append(AskHook(path, self.state(token, inbox, path), group_of(token)))
+            visit.state = self.state(token, inbox, path)
+            self.commands.append(AskHook(path, visit.state, group_of(token)))
             return
         self._pay_and_start(visit)
 
@@ -148,9 +150,13 @@ class Visits(Attempts):
         limit = refusing.granted[RUNS]
         assert limit is not None  # noqa: S101 - it refused
         reason = self.refuse(visit.path, "node_runs", float(limit), f"a run of {visit.station.name!r}")
-        self.forget(visit)
         visit.token.at = visit.station.name
-        self.hit_bound(visit.token, reason)
+        if self.exhausts(visit.token):
+            visit.standing = Standing.UNFUNDED
+            self.hit_bound(visit.token, reason, lambda: self._pay_and_start(visit))
+        else:
+            self.forget(visit)
+            self.hit_bound(visit.token, reason)
 
     def _start(self, visit: Visit) -> None:
         visit.started = True
@@ -231,9 +237,12 @@ class Visits(Attempts):
 
     def _body_hit_bound(self, visit: Visit, reason: Reason) -> None:
         reports = (message.value for message in visit.inbox)
-        self.stop_at_bound(visit, reason, tuple(r for r in reports if isinstance(r, Report) and r.status == "done"))
+        done = tuple(r for r in reports if isinstance(r, Report) and r.status == "done")
+        self.stop_at_bound(visit, reason, done, lambda: self.request_slot(visit))
 
-    def stop_at_bound(self, visit: Visit, reason: Reason, offers: tuple[Report, ...]) -> None:
+    def stop_at_bound(
+        self, visit: Visit, reason: Reason, offers: tuple[Report, ...], again: Callable[[], None] | None
+    ) -> None:
         """End a visit that a bound has stopped, with what it can offer; an error edge may catch it."""
         if any(edge for edge in visit.station.errors if "graphflow.errors.BoundHit" in edge.catch):
             self.attempt_failed(visit, self.bound_trouble(reason))
@@ -241,10 +250,10 @@ class Visits(Attempts):
         token = visit.token
         token.frame.offers = offers
         if self.exhausts(token):
-            visit.standing = Standing.ENDED  # but no terminal event: a resume with more enters this turn again
+            visit.standing = Standing.UNFUNDED  # without a terminal event: given more, it enters this turn again
         else:
             self.end_visit(visit, "failed", reason)
-        self.hit_bound(token, reason)
+        self.hit_bound(token, reason, again)
 
     def _outcome(self, visit: Visit, outcome: Any) -> None:
         kind: Any = cast("Any", type(outcome))

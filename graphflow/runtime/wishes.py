@@ -81,7 +81,8 @@ class Wishes(Core):
             talk.specs, talk.schema, max_tokens, "native" if talk.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
-        self.with_slot(visit, CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group))
+        talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
+        self.with_slot(visit, talk.asked)
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
         """Return what a call of the model may cost at most, and how many tokens it may write for that."""
@@ -132,7 +133,8 @@ class Wishes(Core):
         wish = f"a call of the model of {visit.station.name!r}"
         if refusing[1] == TOKENS:
             wish += f", which needs {least[TOKENS]} at least"
-        self.agent_bound(visit, self.refused_by(visit, *refusing, wish))
+        reason = self.refused_by(visit, *refusing, wish)
+        self.agent_bound(visit, reason, lambda: self.request_slot(visit))
 
     # --- reading its calls ---
 
@@ -294,17 +296,41 @@ class Wishes(Core):
         key = f"{wish.position}.{wish.attempt}" if wish.attempt else str(wish.position)
         cost = Budget.checked(None, None, 1, 1 if wish.attempt else None, None, None)
         self.start_effect(visit, key, tool.name, wanted, cost)
+        self._time_tool(visit, wish, tool, key)
+        wish.command = CallTool(
+            visit.path, visit.turn, visit.attempt, key, tool, wish.call.id, wish.arguments, visit.token.context,
+            group_of(visit.token),
+        )  # fmt: skip
+        self.with_slot(visit, wish.command)
+        return True
+
+    def _time_tool(self, visit: Visit, wish: Wish, tool: Tool, key: str) -> None:
+        """Set the time that one call of a tool may take."""
         if tool.timeout is not None:
+            self.drop_timer(wish.timer)
             wish.due = self.at + tool.timeout
             wish.timer = self.set_timer(wish.due, visit.path, "timeout", lambda: self._tool_overdue(visit, wish, key))
-        self.with_slot(
-            visit,
-            CallTool(
-                visit.path, visit.turn, visit.attempt, key, tool, wish.call.id, wish.arguments, visit.token.context,
-                group_of(visit.token),
-            ),
-        )  # fmt: skip
-        return True
+
+    # --- a call that was cut off ---
+
+    def call_again(self, visit: Visit, key: str) -> None:
+        """Make a call of an agent once more, under the same identity; its time begins anew."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
+        wish = _wish_of(talk, key)
+        if wish is None:
+            self.time_turn(visit)
+            assert talk.asked is not None  # noqa: S101 - that is the call
+            self.commands.append(talk.asked)
+            return
+        assert wish.command is not None  # noqa: S101 - that is the call
+        self._time_tool(visit, wish, wish.command.tool, key)
+        self.commands.append(wish.command)
+
+    def call_is_late(self, visit: Visit, key: str) -> bool:
+        """Tell whether a call of an agent was being stopped for its timeout."""
+        wish = None if visit.talk is None else _wish_of(visit.talk, key)
+        return wish is not None and wish.late
 
     def _tool_refused(self, visit: Visit, wish: Wish) -> None:
         refusing = visit.token.frame.meter.refusing(_tool_costs(wish))
@@ -475,6 +501,11 @@ def _call_of(wish: Wish) -> Call:
     brief: Brief = wish.arguments["brief"]
     assert wish.edge is not None  # noqa: S101 - a delegation has one
     return Call(str(wish.edge.target), brief, id=wish.call.id)
+
+
+def _wish_of(talk: Talk, key: str) -> Wish | None:
+    """Return the call of a tool that has a key; None for the call of the model."""
+    return None if key == "model" else talk.wishes[int(key.partition(".")[0])]
 
 
 def _tool_costs(wish: Wish) -> Amounts:

@@ -1,0 +1,185 @@
+"""A run that a bound has stopped stands still, and goes on given more; a run that was broken off is taken up again.
+
+Both leave every table of the fold as it is. What ran is entered again at the start of its turn: a body is given the
+same turn and attempt, an agent's call is made again under the same identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from graphflow.events import (
+    BudgetAdded,
+    CancelRequested,
+    EffectFinished,
+    Emitted,
+    Fact,
+    Failure,
+    HookAnswered,
+    NodeReturned,
+    SessionStarted,
+    Warned,
+)
+from graphflow.model.contract import Reason, Report
+from graphflow.model.ids import Path
+from graphflow.nodes.function import FunctionNode
+from graphflow.runtime.commands import AskHook, CancelBody, OpenGroup, SetTimer, StartBody
+from graphflow.runtime.core import Core, group_of
+from graphflow.runtime.ledger import amounts_of
+from graphflow.runtime.tables import Halt, Standing, Visit
+
+RAISABLE: Final = frozenset({"node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds"})
+"""The bounds that more budget lifts; hops, visits, turns and depth are no budget."""
+
+BODY: Final = ""
+"""Stands for a body where calls of agents have their keys."""
+
+BROKEN_OFF: Final = Failure("cancelled", "it was being cancelled when its process ended", (), "cancelled")
+
+
+class Halting(Core):
+    """How a run stands still, and how it is taken up."""
+
+    # --- standing still ---
+
+    def halt(self, reason: Reason, offers: tuple[Report, ...], again: Callable[[], None] | None) -> None:
+        """Let everything stand still at a bound that ends the run; the first one counts."""
+        if self.halted is None:
+            self.halted = Halt(reason, offers, again)
+
+    def hold_up(self, halted: Halt) -> None:
+        """Tell what runs to stop; end the run as exhausted when nothing runs any more."""
+        if not halted.begun:
+            halted.begun = True
+            for visit in tuple(self.visits.values()):
+                self._cut_off(visit, halted)
+        if not halted.awaited and (self.ended is None or self.ended.status == "waiting"):
+            self.finish("exhausted", halted.reason)
+
+    def _cut_off(self, visit: Visit, halted: Halt) -> None:
+        keys = self._at_work(visit)
+        halted.awaited.update((visit.path, key) for key in keys)
+        if not keys or visit.closing is not None or visit.timed_out:
+            return  # nothing of it runs, or it is being cancelled already
+        self.drop_timer(visit.timer)
+        visit.timer = visit.deadline = None  # it gets its time anew
+        self.commands.append(CancelBody(visit.path))
+
+    @staticmethod
+    def _at_work(visit: Visit) -> tuple[str, ...]:
+        """Return what of a visit runs outside the fold: its body, or the keys of an agent's calls."""
+        if visit.standing is not Standing.RUNNING:
+            return ()
+        if isinstance(visit.station.node, FunctionNode):
+            return (BODY,)
+        waiting = {getattr(command, "key", "") for command in visit.due or ()}
+        return tuple(key for key in visit.flying if key not in waiting)
+
+    def while_halted(self, fact: Fact, halted: Halt) -> None:
+        """Take note of a fact for later, and of what has been cut off."""
+        if not halted.begun:
+            self.hold_up(halted)
+        match fact:
+            case NodeReturned() if (fact.path, BODY) in halted.awaited:
+                self._stopped(fact, BODY, halted, cut_off=fact.cancelled)
+            case EffectFinished() if (fact.path, fact.key) in halted.awaited:
+                cut_off = fact.failure is not None and fact.failure.code == "cancelled"
+                self._stopped(fact, fact.key, halted, cut_off=cut_off)
+            case CancelRequested():
+                self._go_on(halted, None)
+                self.agenda.append(lambda: self.cancel_requested(fact))
+            case SessionStarted():
+                self._open_again(halted)
+                halted.held.extend(sorted(halted.awaited))
+                halted.awaited.clear()
+            case BudgetAdded():
+                self.budget_added(fact)
+            case Emitted() | Warned():
+                pass
+            case _:
+                halted.late.append(fact)
+
+    def _stopped(self, fact: NodeReturned | EffectFinished, key: str, halted: Halt, *, cut_off: bool) -> None:
+        halted.awaited.discard((fact.path, key))
+        if cut_off and not self._unwanted(self.visits[fact.path], key):
+            halted.held.append((fact.path, key))
+        else:
+            halted.late.append(fact)
+
+    def _unwanted(self, visit: Visit, key: str) -> bool:
+        """Tell whether what runs was being cancelled for a reason of its own, as a timeout."""
+        if visit.closing is not None:
+            return True
+        return visit.timed_out if key == BODY else self.call_is_late(visit, key)
+
+    def _go_on(self, halted: Halt, again: Callable[[], None] | None) -> None:
+        """Enter again what was cut off, then look at what has happened meanwhile."""
+        self.halted = None
+        for path, key in halted.held:
+            self._enter_again(self.visits[path], key, fresh=True)
+        if again is not None:
+            self.agenda.append(again)
+        self.agenda.extend(partial(self.take_in, fact) for fact in halted.late)
+
+    # --- more budget ---
+
+    def budget_added(self, fact: BudgetAdded) -> None:
+        """Add to the root's account; a run that stood still for the lack of it goes on."""
+        root = self.root
+        if root is None:
+            return
+        meter = root.meter
+        for dimension, amount in enumerate(amounts_of(fact.budget)):
+            granted = meter.granted[dimension]
+            if granted is not None:
+                meter.granted[dimension] = granted + amount
+        if fact.budget.seconds is not None and self.seconds is not None:
+            self.seconds = max(self.seconds, self.at) + fact.budget.seconds
+            self.set_deadline(self.seconds)
+        halted = self.halted
+        if halted is not None and halted.reason.code in RAISABLE:
+            self.ended = None
+            self._go_on(halted, halted.again)
+
+    # --- taking up ---
+
+    def session_started(self) -> None:
+        """Say again what was under way when the last session was broken off."""
+        self._open_again(None)
+        for visit in tuple(self.visits.values()):
+            for key in self._at_work(visit):
+                if not self._unwanted(visit, key):
+                    self._enter_again(visit, key, fresh=False)
+                elif key == BODY:  # nobody is left to say so
+                    self.agenda.append(
+                        partial(self.take_in, NodeReturned(visit.path, visit.turn, visit.attempt, cancelled=True))
+                    )
+                else:
+                    ended = EffectFinished(visit.path, visit.turn, visit.attempt, key, failure=BROKEN_OFF)
+                    self.agenda.append(partial(self.take_in, ended))
+
+    def _open_again(self, halted: Halt | None) -> None:
+        """Open the task groups, set the timers and ask the hooks of a session that begins."""
+        for number in sorted(self.scopes):
+            self.commands.append(OpenGroup(number, self.scopes[number].around))
+        for number, timer in sorted(self.timers.items()):
+            self.commands.append(SetTimer(number, timer.at, timer.limit))
+        answered = {fact.path for fact in halted.late if isinstance(fact, HookAnswered)} if halted else set[Path]()
+        for visit in self.visits.values():
+            if visit.standing is Standing.ASKED and visit.path not in answered:
+                self.commands.append(AskHook(visit.path, visit.state, group_of(visit.token)))
+
+    def _enter_again(self, visit: Visit, key: str, *, fresh: bool) -> None:
+        """Start a body, or make an agent's call, once more; `fresh` shows a body what is left now."""
+        node, token = visit.station.node, visit.token
+        if key == BODY:
+            assert isinstance(node, FunctionNode)  # noqa: S101 - only they have bodies
+            self.time_turn(visit)
+            if fresh:
+                visit.state = self.state(token, visit.inbox, visit.path, visit.turn)
+            body = StartBody(visit.path, visit.turn, visit.attempt, node, visit.state, group_of(token))
+            self.commands.append(body)
+        else:
+            self.call_again(visit, key)
