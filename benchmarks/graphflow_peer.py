@@ -7,11 +7,14 @@ each workload must do stands beside its factory.
 from __future__ import annotations
 
 import json
+import sqlite3
+import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import anyio
-from common import Case, hier, msg  # type: ignore[import-not-found]  # the measuring side's own module
+from common import Case, hier, msg, rmtree, tmpdir, tree_bytes  # type: ignore[import-not-found]  # the measuring side's own module
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
 from pydantic import BaseModel, ConfigDict
@@ -34,9 +37,12 @@ from graphflow import (
     Usage,
     append,
     node,
+    replay,
     run,
     when,
 )
+from graphflow.persistence.sqlite import SqliteJournal
+from graphflow.runtime.stored import prepared
 
 BUDGET = Budget(node_runs=1_000_000, tokens=1_000_000_000)
 
@@ -236,6 +242,40 @@ def w8_sleep(runs: int = 10, ms: int = 50) -> Any:
     return w8(runs, ms)
 
 
+def w6(n: int, *, fsync: bool = False) -> Any:
+    """Loop `n` times, each hop appends a message of 1 KB, and each is committed to a SQLite journal before the next."""
+    folder = tmpdir()
+    path = f"{folder}/runs.db"
+    journal = SqliteJournal(path, fsync=fsync)
+
+    @node
+    async def say(state: State[Talk]) -> Update:
+        return Update(items=Message.model_validate(msg(len(state.context.items))))
+
+    def more(state: State[Talk]) -> bool:
+        return len(state.context.items) < n
+
+    loop = say.choose(when(more, say, max_hops=n), default=END)
+    graph = Graph("w6", START >> say, loop, context=Talk, budget=BUDGET)
+    prepared(graph)  # as for any run but the first of a program: its sources have been read
+    anyio.run(journal.runs)  # and the database is there
+
+    async def once() -> int:
+        return len((await run(graph, Talk(), journal=journal, run_id="w6")).context.items)
+
+    def extra() -> dict[str, float]:
+        database = sqlite3.connect(path)
+        database.execute("pragma wal_checkpoint(truncate)")
+        database.close()
+        began = time.perf_counter()
+        found = anyio.run(partial(replay, graph, "w6", journal=SqliteJournal(path)))
+        took = time.perf_counter() - began
+        assert len(found.context.items) == n
+        return {"bytes": tree_bytes(folder), "resume_ms": round(took * 1e3, 2)}
+
+    return Case(once, n, fresh=True, close=lambda: rmtree(folder), extra=extra)
+
+
 CASES = {
     "W1_chain": w1_chain,
     "W1_loop": w1_loop,
@@ -243,7 +283,8 @@ CASES = {
     "W3": w3,
     "W4": w4,
     "W5": w5,
+    "W6": w6,
+    "W6_walfull": lambda n: w6(n, fsync=True),
     "W8": w8,
     "W8_sleep": w8_sleep,
 }
-skip = {"W6": "stored journals come with the next but one issue"}

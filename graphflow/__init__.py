@@ -63,13 +63,20 @@ if TYPE_CHECKING:
     from graphflow.nodes.tools import ToolFailure as ToolFailure
     from graphflow.nodes.tools import ToolStep as ToolStep
     from graphflow.nodes.tools import tool as tool
+    from graphflow.persistence.memory import MemoryJournal as MemoryJournal
+    from graphflow.persistence.postgres import PostgresJournal as PostgresJournal
+    from graphflow.persistence.sqlite import SqliteJournal as SqliteJournal
     from graphflow.runtime.handle import Run as Run
-    from graphflow.runtime.handle import run as run
-    from graphflow.runtime.handle import run_sync as run_sync
-    from graphflow.runtime.handle import start as start
     from graphflow.runtime.result import Question as Question
     from graphflow.runtime.result import Result as Result
     from graphflow.runtime.result import Spending as Spending
+    from graphflow.runtime.resuming import fork_run as fork_run
+    from graphflow.runtime.resuming import reopen as reopen
+    from graphflow.runtime.resuming import replay as replay
+    from graphflow.runtime.resuming import resume as resume
+    from graphflow.runtime.starting import run as run
+    from graphflow.runtime.starting import run_sync as run_sync
+    from graphflow.runtime.starting import start as start
 
 __all__ = (
     "ALL",
@@ -95,11 +102,13 @@ __all__ = (
     "Join",
     "Json",
     "Left",
+    "MemoryJournal",
     "ModelClient",
     "ModelReply",
     "ModelRequest",
     "Node",
     "Pause",
+    "PostgresJournal",
     "Price",
     "Question",
     "Reason",
@@ -108,6 +117,7 @@ __all__ = (
     "Run",
     "Skip",
     "Spending",
+    "SqliteJournal",
     "State",
     "Step",
     "Supervisor",
@@ -124,13 +134,17 @@ __all__ = (
     "extend",
     "first",
     "fork",
+    "fork_run",
     "last",
     "node",
     "on",
     "on_active",
     "ping_pong",
     "quorum",
+    "reopen",
     "repetition",
+    "replay",
+    "resume",
     "run",
     "run_sync",
     "start",
@@ -143,7 +157,12 @@ _LATER = {
     **dict.fromkeys(("Agent", "Supervisor"), "nodes.agent"),
     **dict.fromkeys(("ModelClient", "ModelReply", "ModelRequest", "Price", "ToolSpec", "Usage"), "nodes.client"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
-    **dict.fromkeys(("Run", "run", "run_sync", "start"), "runtime.handle"),
+    **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
+    **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),
+    **dict.fromkeys(("SqliteJournal",), "persistence.sqlite"),
+    **dict.fromkeys(("Run",), "runtime.handle"),
+    **dict.fromkeys(("fork_run", "reopen", "replay", "resume"), "runtime.resuming"),
+    **dict.fromkeys(("run", "run_sync", "start"), "runtime.starting"),
     **dict.fromkeys(("Question", "Result", "Spending"), "runtime.result"),
 }
 

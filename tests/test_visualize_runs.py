@@ -49,7 +49,7 @@ from graphflow.events import (
 )
 from graphflow.model.ids import Path, Segment, parse_path
 from graphflow.persistence.lines import event_json, read_event
-from graphflow.runtime.handle import run
+from graphflow.runtime.starting import run
 from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg
 from graphflow.visualize.drawing import Drawing, drawing_of
 from graphflow.visualize.overlay import Overlay, overlay_of

@@ -26,8 +26,9 @@ from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.persistence.lines import event_json
-from graphflow.runtime.handle import Run, start
+from graphflow.runtime.handle import Run
 from graphflow.runtime.result import Result
+from graphflow.runtime.starting import start
 
 TICK: Final = 0.1
 """Seconds between two drawings."""

@@ -85,11 +85,42 @@ def fingerprint(graph: Graph[Any]) -> str:
     It is the same in every process and for every order of statements. A function counts by its source, or by `version=`
     where its node or tool has one. Which model an agent has does not count.
     """
+    kept: str | None = vars(graph).get("_fingerprint")
+    if kept is not None:
+        return kept
     known: dict[int, Any] = {}
     for inner in nested_graphs(graph):
         known[id(inner)] = _digest(_structure(inner, known, said=False))
     found: str = known[id(graph)]
+    vars(graph)["_fingerprint"] = found  # a graph is frozen, and sources are read for it
     return found
+
+
+def parts(graph: Graph[Any]) -> dict[str, str]:
+    """Return a short digest of each node and edge, of those inside nested graphs too, to tell what has changed.
+
+    Every change of a graph's fingerprint is a change of one of them, or of the graph's own bounds and context, which
+    stand under "graph <name>".
+    """
+    known: dict[int, Any] = {}
+    found: dict[str, str] = {}
+    for inner in nested_graphs(graph):
+        data = _structure(inner, known, said=False)
+        known[id(inner)] = ""  # what is inside a node is told as parts of its own
+        where = "" if inner is graph else f"{inner.name}/"
+        nodes, edges = data.pop("nodes"), data.pop("edges")
+        found[f"graph {inner.name!r}"] = _digest(data)[:_SHORT]
+        for node in nodes:
+            found[f"node {where}{node['name']}"] = _digest(node)[:_SHORT]
+        for edge in edges:
+            place = f" ({edge['position'] + 1})" if edge["position"] else ""
+            name = f"{where}{edge['source'] or 'START'} -{edge['kind']}-> {edge['target'] or 'END'}{place}"
+            found[f"edge {name}"] = _digest(edge)[:_SHORT]
+    return dict(sorted(found.items()))
+
+
+_SHORT: Final = 12
+"""How many digits of a digest tell two versions of a part apart."""
 
 
 def _digest(data: object) -> str:

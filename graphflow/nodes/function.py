@@ -75,7 +75,9 @@ class Step(Protocol):
 
         Args:
             name: what it is, for the record.
-            fn: what does it; async, or sync, which then runs in a worker thread.
+            fn: what does it; async, or sync, which then runs in a worker thread. If it has a parameter
+                `idempotency_key`, it is given a text that is the same each time this very effect is done: by a
+                further attempt, or again after a crash.
             args: passed on to `fn`; their digest is recorded.
             key: the effect's identity in its turn; needed when two of them are in flight at once.
             cost: what it may cost at most. Counts are spent at once; tokens and usd are reserved until it ends.

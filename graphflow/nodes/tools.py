@@ -42,6 +42,14 @@ class ToolStep(Protocol):
         ...
 
     @property
+    def idempotency_key(self) -> str:
+        """A text that is the same each time this very call is made: tried again, or made again after a crash.
+
+        Hand it to a service that can tell by it that it has done this already.
+        """
+        ...
+
+    @property
     def context(self) -> Context:
         """The context as the agent sees it."""
         ...

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import inspect
 from collections.abc import Awaitable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
+import pydantic_core
 
 from graphflow.errors import UsageError
 from graphflow.events import Emitted, Failure
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 class AgentCall:
     """A call of a model or of a tool."""
 
-    __slots__ = ("_runner", "blocked", "cancelled", "command", "ended", "key", "path", "scope", "thread")
+    __slots__ = ("__dict__", "_runner", "blocked", "cancelled", "command", "ended", "key", "path", "scope", "thread")
 
     def __init__(self, runner: Runner, command: CallModel | CallTool, scope: anyio.CancelScope) -> None:
         """Begin for a command of the fold."""
@@ -89,6 +92,17 @@ class AgentCall:
     def call_id(self) -> str:
         """The id of this call, unique in its thread."""
         return self.command.call_id if isinstance(self.command, CallTool) else ""
+
+    @functools.cached_property
+    def idempotency_key(self) -> str:
+        """What this call can be told apart by outside; see `ToolStep.idempotency_key`."""
+        from graphflow.runtime.recall import idempotency_key
+
+        command = self.command
+        assert isinstance(command, CallTool)  # noqa: S101 - a model sees no step
+        position = command.key.partition(".")[0]
+        given = hashlib.sha256(pydantic_core.to_json(command.arguments, fallback=repr)).hexdigest()[:16]
+        return idempotency_key(self._runner.run_id, (self.path, command.turn, position), command.tool.name, given)
 
     @property
     def context(self) -> Any:

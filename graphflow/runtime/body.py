@@ -15,7 +15,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from graphflow.errors import BoundHit, EffectKeyRequired, UsageError
+from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, UsageError
 from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
@@ -26,6 +26,7 @@ from graphflow.runtime.core import failure_of
 
 if TYPE_CHECKING:
     from graphflow.runtime.agentcall import AgentCall
+    from graphflow.runtime.recall import Asked, Memory
     from graphflow.runtime.runner import Runner
 
 BLOCKED = 0.1
@@ -37,7 +38,7 @@ class Body:
 
     __slots__ = (
         "_answers", "_effects", "_runner", "_waits", "awake", "blocked", "cancelled", "command", "count", "ended",
-        "path", "scope", "thread",
+        "memory", "path", "scope", "thread",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
@@ -52,6 +53,8 @@ class Body:
         self.blocked = 0.0
         self.thread = False
         self.awake = True
+        recall = runner.recall  # of a process that has ended
+        self.memory: Memory | None = recall.take(self.path, command.turn, command.attempt) if recall else None
         self._effects = 0
         self._waits: dict[str, tuple[anyio.Event, bool]] = {}  # and whether it is an effect that waits
         self._answers: dict[str, GoOn | RefuseEffect] = {}
@@ -79,7 +82,21 @@ class Body:
     async def _ask(self, fact: EffectRequested | SleepRequested) -> RefuseEffect | None:
         """Ask the fold for something and wait for its answer, None if the body may go on."""
         await self._runner.record(fact)
-        key = fact.key
+        return await self._answer_to(fact.key)
+
+    async def _ask_again(self, fact: EffectRequested | SleepRequested, known: Asked) -> RefuseEffect | None:
+        """Go on with what was asked before the process ended; the fold knows of it."""
+        try:
+            known.check(fact)
+        except EffectMismatch as error:
+            self._runner.crashed(error)
+            await anyio.lowlevel.checkpoint()  # where the end of the run is delivered
+            raise
+        if known.finished is not None or isinstance(known.answer, GoOn):
+            return None
+        return known.answer or await self._answer_to(fact.key)
+
+    async def _answer_to(self, key: str) -> RefuseEffect | None:
         if key not in self._answers:
             event = anyio.Event()
             self._waits[key] = (event, _INSIDE.get() is self)
@@ -142,13 +159,18 @@ class Body:
         if key is None:
             key = str(self.count)
             self.count += 1
-        refused = await self._ask(
-            EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
-        )
+        digest = _digest(args)
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest, cost)
+        known = self.memory.asked.pop(key, None) if self.memory is not None else None
+        refused = await (self._ask(request) if known is None else self._ask_again(request, known))
         if refused is not None and refused.bound == "key":
             raise EffectKeyRequired(path_text(self.path), name)
         if refused is not None:
             raise BoundHit(refused.bound, limit=refused.limit, wanted=refused.wanted, left=refused.left)
+        if known is not None and known.finished is not None:
+            return self._runner.recorded(known.finished, fn, command.node)
+        if takes_key(fn):
+            fn = functools.partial(fn, idempotency_key=self._runner.idempotency_key(request, name, digest))
         finished = functools.partial(EffectFinished, self.path, command.turn, command.attempt, key)
         outside = _INSIDE.get()
         _INSIDE.set(self)
@@ -159,6 +181,7 @@ class Body:
             else:
                 result = await anyio.to_thread.run_sync(functools.partial(fn, *args), abandon_on_cancel=True)
             used = usage(result) if usage is not None else None
+            result = self._runner.kept(result, f"the result of the effect {name!r} of {path_text(self.path)!r}", fn)
         except Exception as error:
             await self._runner.record(finished(failure=failure_of(error)))
             raise
@@ -183,16 +206,32 @@ class Body:
             await self._refused()
         key = f"sleep {self.count}"
         self.count += 1
-        await self._ask(SleepRequested(self.path, self.command.turn, self.command.attempt, key, seconds))
+        request = SleepRequested(self.path, self.command.turn, self.command.attempt, key, float(seconds))
+        known = self.memory.asked.pop(key, None) if self.memory is not None else None
+        await (self._ask(request) if known is None else self._ask_again(request, known))
 
     def emit(self, value: Any) -> None:
         """Say something to whoever listens; see `Step.emit`."""
-        if not self.ended:  # nobody listens to an abandoned thread
-            self._runner.emit(Emitted(self.path, self.command.turn, value))
+        if self.ended:
+            return  # nobody listens to an abandoned thread
+        if self.memory is not None and self.memory.emitted:
+            self.memory.emitted -= 1  # it has been said, and is recorded
+            return
+        self._runner.emit(Emitted(self.path, self.command.turn, value))
 
     def resource(self, kind: type[Any]) -> Any:
         """Return the one resource of a class; see `Step.resource`."""
         return self._runner.resource(self.path, kind)
+
+
+def takes_key(fn: Callable[..., Any]) -> bool:
+    """Tell whether a function has a parameter for an idempotency key that is not given yet."""
+    while isinstance(fn, functools.partial):
+        if "idempotency_key" in fn.keywords:
+            return False
+        fn = fn.func
+    code = getattr(getattr(fn, "__func__", fn), "__code__", None)
+    return code is not None and "idempotency_key" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _digest(args: tuple[Any, ...]) -> str:

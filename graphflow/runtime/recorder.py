@@ -4,52 +4,98 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
 
-from graphflow.errors import InternalError
+from graphflow.errors import InternalError, NotStorable, UsageError
 from graphflow.events import (
     AnswerGiven,
+    Before,
+    BudgetAdded,
     CancelRequested,
     Clock,
     Event,
     Fact,
-    Journal,
     Listener,
     ListenerFailed,
     Record,
+    Row,
+    SessionStarted,
     TextDelta,
+    Writer,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.commands import Command
 from graphflow.runtime.core import failure_of
 
+if TYPE_CHECKING:
+    from graphflow.runtime.redaction import Redact
+    from graphflow.runtime.rows import Rows
+
+TAKING_UP: Final = (SessionStarted, BudgetAdded)
+"""The facts that a run which has ended can take."""
+
+
+Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]], None]
+"""Starts a task that belongs to no other; the second function is called when it has ended, or never begun."""
+
+
+class Store(NamedTuple):
+    """Where the records of one run go, and how they are written."""
+
+    rows: Rows
+    writer: Writer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What a run is given from outside.
+
+    Attributes:
+        graph: what to run.
+        run_id: its id.
+        clock: where time comes from.
+        store: where records go, or None.
+        listeners: called with each event.
+        before: asked before each visit.
+        resources: what `step.resource` finds.
+        redact: what is done to each text that comes from outside, or None.
+        keep: whether records are kept for an iterator over the events.
+        spawn: starts a task that belongs to no other.
+    """
+
+    graph: Graph[Any]
+    run_id: str
+    clock: Clock
+    store: Store | None
+    listeners: Sequence[Listener]
+    before: Before | None
+    resources: Sequence[object]
+    redact: Redact | None
+    keep: bool
+    spawn: Spawn
+
 
 class Recorder:
     """The part of a runner that records; it names the calls to the other parts."""
 
-    def __init__(
-        self,
-        graph: Graph[Any],
-        run_id: str,
-        *,
-        clock: Clock,
-        journal: Journal | None,
-        listeners: Sequence[Listener],
-        keep: bool,
-    ) -> None:
-        """Begin before the first fact; the arguments are those of `Runner`."""
-        self.fold = Fold(graph)
-        self.run_id = run_id
+    def __init__(self, setup: Setup) -> None:
+        """Begin before the first fact."""
+        self.fold = Fold(setup.graph)
+        self.run_id = setup.run_id
         self.crash: BaseException | None = None
-        self.records: deque[Record | Event] | None = deque() if keep else None
+        self.records: deque[Record | Event] | None = deque() if setup.keep else None
         self.seq = 0
-        self._clock, self._journal = clock, journal
-        self._listeners = dict(enumerate(listeners))
+        self.redact = setup.redact
+        self.store = setup.store
+        self._slow = setup.store is not None and not setup.store.writer.instant  # storing is to be waited for
+        self._clock = setup.clock
+        self._listeners = dict(enumerate(setup.listeners))
         self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
         self._early: list[Fact] = []  # what people want of a session that has not begun
         self._recording = False
@@ -59,7 +105,7 @@ class Recorder:
 
     @functools.cached_property
     def _lock(self) -> anyio.Lock:
-        """One record at a time is stored; a run without a journal has no need of it."""
+        """One record at a time is stored, where storing is to be waited for."""
         return anyio.Lock()
 
     @property
@@ -70,23 +116,25 @@ class Recorder:
 
     async def record(self, fact: Fact) -> None:
         """Advance the fold, store the record, then carry out the commands."""
-        if self._journal is None:
+        if not self._slow:
             self.record_now(fact)
             return
         with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
             self._soon.append(fact)  # before the lock is waited for, so that facts keep their order
             async with self._lock:
-                await self._store(self._journal)
+                await self._store_soon()
 
-    async def _store(self, journal: Journal) -> None:
+    async def _store_soon(self) -> None:
         """Advance the fold by what is to be recorded, in order."""
+        store = self.store
+        assert store is not None  # noqa: S101 - it is what is waited for
         while self._soon:
             made = self._advance(self._soon.popleft())
             if made is not None:
-                entry, commands = made
-                assert entry is not None  # noqa: S101 - a journal takes them all
+                entry, row, commands = made
+                assert entry is not None and row is not None  # noqa: S101, PT018 - a journal takes them all
                 try:
-                    await journal.append(self.run_id, entry)
+                    await store.writer.append(row)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
                     return
@@ -94,7 +142,7 @@ class Recorder:
                 self._carry_out(commands)
 
     def record_now(self, fact: Fact) -> None:
-        """Do what `record` does when there is no journal to wait for."""
+        """Do what `record` does when there is nothing to wait for."""
         if self._recording or self._soon:
             self._soon.append(fact)  # what a listener does now has its turn when this record is done
         else:
@@ -105,7 +153,13 @@ class Recorder:
     def _record_one(self, fact: Fact) -> None:
         made = self._advance(fact)
         if made is not None:
-            entry, commands = made
+            entry, row, commands = made
+            if row is not None and self.store is not None:
+                try:
+                    self.store.writer.append_nowait(row)
+                except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
+                    self._crashed(error)
+                    return
             if entry is not None:
                 self._recording = True
                 self._publish(entry)
@@ -118,18 +172,18 @@ class Recorder:
         tasks = self._tasks()
         if not self._in_session() or self._stopping:
             self._put_off(fact)
-        elif self._journal is None:
+        elif not self._slow:
             self.record_now(fact)
         elif tasks is not None:
             self._soon.append(fact)
             self._awake += 1
-            tasks.start_soon(self._flush, self._journal)
+            tasks.start_soon(self._flush)
 
-    async def _flush(self, journal: Journal) -> None:
+    async def _flush(self) -> None:
         """Record what was put off, unless somebody else has done so meanwhile."""
         with anyio.CancelScope(shield=True):
             async with self._lock:
-                await self._store(journal)
+                await self._store_soon()
         self.awake(-1)
 
     def _put_off(self, fact: Fact) -> None:
@@ -138,16 +192,27 @@ class Recorder:
         if once or isinstance(fact, AnswerGiven):
             self._early.append(fact)
 
-    def _advance(self, fact: Fact) -> tuple[Record | None, list[Command]] | None:
-        """Advance the fold; return the record, if anybody takes it, and what is to be done."""
-        if self._ended:
+    def _advance(self, fact: Fact) -> tuple[Record | None, Row | None, list[Command]] | None:
+        """Advance the fold; return the record and its row, if anybody takes them, and what is to be done."""
+        if self._ended and (self.crash is not None or not isinstance(fact, TAKING_UP)):
             return None
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._active()
+        at, row, text = self._active(), None, ""
         try:
+            if self.redact is not None:
+                from graphflow.runtime.redaction import redacted_fact
+
+                fact = redacted_fact(fact, self.redact)
+            if self.store is not None:
+                fact, text = self.store.rows.storable(fact)
             decisions, commands = self.fold.advance(fact, at)
+            if self.store is not None:
+                row = Row(self.seq, at, text, self.store.rows.decisions(decisions))
+        except (NotStorable, UsageError) as error:
+            self._crashed(error)
+            return None
         except Exception as error:  # noqa: BLE001 - a bug of ours ends the run, and is raised
             self._crashed(error if isinstance(error, InternalError) else _internal(error))
             return None
@@ -155,10 +220,10 @@ class Recorder:
             self._crashed(error)
             return None
         entry = None
-        if self.records is not None or self._listeners or self._journal is not None:
+        if self.records is not None or self._listeners or self._slow:
             entry = Record(self.seq, at, fact, tuple(decisions))
         self.seq += 1 + len(decisions)
-        return entry, commands
+        return entry, row, commands
 
     def _publish(self, entry: Record) -> None:
         if self.records is not None:

@@ -10,10 +10,10 @@ import inspect
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextvars import Context as ContextVars
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.from_thread
@@ -22,23 +22,20 @@ import anyio.to_thread
 
 from graphflow.errors import BoundHit, InternalError, UsageError
 from graphflow.events import (
-    Before,
     CancelRequested,
-    Clock,
     EffectFinished,
+    EffectRequested,
     Emitted,
     Failure,
     HookAnswered,
-    Journal,
-    Listener,
     NodeReturned,
     TextDelta,
     Warned,
 )
-from graphflow.graphs.graph import Graph
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
+from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
 from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, from_any_thread, resumed
 from graphflow.runtime.commands import (
@@ -58,8 +55,13 @@ from graphflow.runtime.commands import (
     StartBody,
 )
 from graphflow.runtime.core import failure_of, left_now
-from graphflow.runtime.sessions import Group, Sessions, Spawn, Work
+from graphflow.runtime.recorder import Setup
+from graphflow.runtime.sessions import Group, Sessions, Work
 from graphflow.runtime.visits import BOUNDS
+
+if TYPE_CHECKING:
+    from graphflow.runtime.recall import Recall
+    from graphflow.runtime.stored import Folded
 
 WORK = frozenset({StartBody, AskHook, CallModel, CallTool})
 """The commands that a worker takes."""
@@ -81,37 +83,14 @@ SWALLOWED = 5.0
 class Runner(Sessions):
     """One run at work."""
 
-    def __init__(
-        self,
-        graph: Graph[Any],
-        run_id: str,
-        *,
-        clock: Clock,
-        journal: Journal | None,
-        listeners: Sequence[Listener],
-        before: Before | None,
-        resources: Sequence[object],
-        keep: bool,
-        spawn: Spawn,
-    ) -> None:
-        """Begin before the first fact.
-
-        Args:
-            graph: what to run.
-            run_id: its id.
-            clock: where time comes from.
-            journal: where records go, or None.
-            listeners: called with each event.
-            before: asked before each visit.
-            resources: what `step.resource` finds.
-            keep: whether records are kept for an iterator over the events.
-            spawn: starts a task that belongs to no other.
-        """
-        super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep, spawn=spawn)
-        self.resources = tuple(resources)
+    def __init__(self, setup: Setup) -> None:
+        """Begin before the first fact."""
+        super().__init__(setup)
+        self.resources = tuple(setup.resources)
         self.thread = threading.get_ident()
         self.errors: dict[Path, BaseException] = {}
-        self._before = before
+        self.recall: Recall | None = None  # of a run that was taken up
+        self._before = setup.before
         self._context = copy_context()
         self._bodies: dict[Path, Body] = {}
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
@@ -120,6 +99,13 @@ class Runner(Sessions):
         self._soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
         self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
         self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
+
+    def take_up(self, folded: Folded) -> None:
+        """Go on from a stored run, which has been folded again."""
+        self.fold, self.recall, self.errors = folded.fold, folded.recall, folded.errors
+        self.seq, self.past = folded.seq, folded.at
+        if self.records is not None and folded.records is not None:
+            self.records.extend(folded.records)
 
     # --- commands ---
 
@@ -241,10 +227,10 @@ class Runner(Sessions):
         fact = NodeReturned(path, command.turn, command.attempt, outcome, failure, cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:
             await self._warn(body, cancelled)
-        if self._journal is None:
-            self.record_now(fact)
-        else:
+        if self._slow:
             await self.record(fact)
+        else:
+            self.record_now(fact)
         if body.awake:
             self._awake -= 1
             if not self._awake and self._timers:
@@ -362,10 +348,10 @@ class Runner(Sessions):
         if call.cancelled or call.blocked > BLOCKED:
             await self._warn(call, cancelled)
         fact = EffectFinished(path, command.turn, command.attempt, key, found, failure)
-        if self._journal is None:
-            self.record_now(fact)
-        else:
+        if self._slow:
             await self.record(fact)
+        else:
+            self.record_now(fact)
         self.awake(-1)
         if cancelled is not None and scope.cancel_called:
             raise cancelled
@@ -479,8 +465,49 @@ class Runner(Sessions):
 
     # --- what a body asks ---
 
+    def crashed(self, error: BaseException) -> None:
+        """End the session because of an error that is nobody's outcome."""
+        self._crashed(error)
+
+    def kept(self, value: Any, what: str, fn: Callable[..., Any]) -> Any:
+        """Return what an effect gave as the run keeps it.
+
+        Raises:
+            NotStorable: if a journal could not give it back exactly.
+        """
+        if self.redact is not None:
+            from graphflow.runtime.redaction import redacted
+
+            value = redacted(value, self.redact)
+        if self.store is not None:
+            self.store.rows.learn(fn)
+            self.store.rows.check(value, what)
+        return value
+
+    def recorded(self, fact: EffectFinished, fn: Callable[..., Any], node: FunctionNode[Any]) -> Any:
+        """Return what is recorded of an effect, or raise what is recorded of its failure."""
+        if fact.failure is not None:
+            from graphflow.runtime.recall import raised_again
+
+            raise raised_again(fact.failure, path_text(fact.path), node.fn, fn)
+        assert self.store is not None  # noqa: S101 - it is where the fact was read
+        self.store.rows.learn(fn)
+        return self.store.rows.reread(fact.result)
+
+    def idempotency_key(self, request: EffectRequested, name: str, arguments: str) -> str:
+        """Return what an effect can be told apart by outside, the same for each of its attempts."""
+        from graphflow.runtime.recall import idempotency_key
+
+        return idempotency_key(self.run_id, (request.path, request.turn, request.key), name, arguments)
+
     def emit(self, fact: Emitted) -> None:
-        """Record what a body or a tool says, from the loop or from a worker thread."""
+        """Record what a body or a tool says, from the loop or from a worker thread.
+
+        Raises:
+            NotStorable: if a journal could not give it back exactly.
+        """
+        if self.store is not None:
+            self.store.rows.check(fact.value, f"what {path_text(fact.path)!r} emits")
         if threading.get_ident() == self.thread:
             self.record_soon(fact)
         else:

@@ -11,26 +11,23 @@ waits for the first time: a session in which nothing does needs no group.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup
 
 from graphflow.errors import StrayCancellation
-from graphflow.events import CancelRequested, Clock, Fact, Journal, Listener
-from graphflow.graphs.graph import Graph
+from graphflow.events import CancelRequested, Fact
 from graphflow.runtime.body import cancelled_classes, current_task
 from graphflow.runtime.commands import AskHook, CallModel, CallTool, StartBody
+from graphflow.runtime.recorder import TAKING_UP, Setup
 from graphflow.runtime.timekeeper import Timekeeper
 
 BURST = 32
 """How many workers are started at once at most."""
 
 Work = StartBody | AskHook | CallModel | CallTool
-
-Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]], None]
-"""Starts a task that belongs to no other; the second function is called when it has ended, or never begun."""
 
 
 class Group:
@@ -53,20 +50,10 @@ class Group:
 class Sessions(Timekeeper):
     """The part of a runner that hosts its tasks."""
 
-    def __init__(
-        self,
-        graph: Graph[Any],
-        run_id: str,
-        *,
-        clock: Clock,
-        journal: Journal | None,
-        listeners: Sequence[Listener],
-        keep: bool,
-        spawn: Spawn,
-    ) -> None:
-        """Begin without a session; the arguments are those of `Runner`."""
-        super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep)
-        self._spawn = spawn
+    def __init__(self, setup: Setup) -> None:
+        """Begin without a session."""
+        super().__init__(setup)
+        self._spawn = setup.spawn
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._on = False  # whether there is a session
@@ -77,10 +64,10 @@ class Sessions(Timekeeper):
 
     # --- sessions ---
 
-    async def session(self, first: Fact) -> None:
-        """Run from a fact until the run has ended or waits for people; no task is left afterwards."""
-        facts = [first, *self._early]
-        while facts and not self._ended:
+    async def session(self, first: Sequence[Fact]) -> None:
+        """Run from some facts until the run has ended or waits for people; no task is left afterwards."""
+        facts: Sequence[Fact] = (*first, *self._early)
+        while facts and (not self._ended or isinstance(facts[0], TAKING_UP)):
             self._early = []
             await self._session(facts)
             facts = self._early
@@ -89,10 +76,10 @@ class Sessions(Timekeeper):
         self._on, self._stopping = True, False
         self._go_on()
         try:
-            if self._journal is None:
-                await self._begin(facts)
-            else:
+            if self._slow:
                 await self._be_host(facts)
+            else:
+                await self._begin(facts)
         finally:
             self._groups[0].takers = 0
             self._first = self._host_gone = self._host_task = None
@@ -106,6 +93,7 @@ class Sessions(Timekeeper):
         root.takers = 1
         try:
             for fact in facts:
+                self._stopping = self.crash is not None  # one fact may end the run, and the next take it up again
                 self.record_now(fact)
             if self.fold.ended is not None:
                 self._finish()
@@ -150,6 +138,7 @@ class Sessions(Timekeeper):
             async with anyio.create_task_group() as tasks:
                 root.tasks, root.hosted = tasks, True
                 for fact in facts:
+                    self._stopping = self.crash is not None  # one fact may end the run, and the next take it up again
                     await self.record(fact)
                 if self._stopping or self.fold.ended is not None:
                     self._finish()
@@ -209,7 +198,7 @@ class Sessions(Timekeeper):
 
     def _in_session(self) -> bool:
         """Tell whether facts are taken now."""
-        return self._on and (self._journal is None or self._groups[0].tasks is not None)
+        return self._on and (not self._slow or self._groups[0].tasks is not None)
 
     def _tasks(self) -> TaskGroup | None:
         """Return the task group of the session, while there is one."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
-from typing import Any
 
 import anyio
 import anyio.lowlevel
 
-from graphflow.events import Clock, Journal, Listener, TimerFired
-from graphflow.graphs.graph import Graph
+from graphflow.events import TimerFired
 from graphflow.runtime.commands import SetTimer
-from graphflow.runtime.recorder import Recorder
+from graphflow.runtime.recorder import Recorder, Setup
 
 QUIET = 8
 """How many turns of the loop in which nothing happens let a clock jump that jumps."""
@@ -21,23 +18,15 @@ QUIET = 8
 class Timekeeper(Recorder):
     """The part of a runner that knows what time it is."""
 
-    def __init__(
-        self,
-        graph: Graph[Any],
-        run_id: str,
-        *,
-        clock: Clock,
-        journal: Journal | None,
-        listeners: Sequence[Listener],
-        keep: bool,
-    ) -> None:
-        """Begin without timers; the arguments are those of `Runner`."""
-        super().__init__(graph, run_id, clock=clock, journal=journal, listeners=listeners, keep=keep)
+    def __init__(self, setup: Setup) -> None:
+        """Begin without timers."""
+        super().__init__(setup)
         self._timers: list[tuple[float, bool, int]] = []  # in active seconds: a wait for people moves them all
         self._dropped: set[int] = set()
         self._timing: anyio.CancelScope | None = None
         self._timer_task = False
         self._local_timer = 0
+        self.past = 0.0  # the active seconds of sessions in other processes
         self._began = 0.0
         self._rested = 0.0
         self._resting_since: float | None = None
@@ -45,7 +34,7 @@ class Timekeeper(Recorder):
     def _go_on(self) -> None:
         """Let active time pass from now on."""
         if self._resting_since is None:
-            self._began = self._clock.now()
+            self._began = self._clock.now() - self.past
         else:
             self._rested += self._clock.now() - self._resting_since
             self._resting_since = None

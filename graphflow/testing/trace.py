@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from graphflow.errors import JournalMismatch
-from graphflow.events import Event, Record, TimerFired, TimerSet, Warned
+from graphflow.events import Event, Record, Row, TimerFired, TimerSet, Warned
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import path_text
 from graphflow.runtime.advance import Fold
+from graphflow.runtime.stored import prepared
 
 _TIMING = frozenset({"wall", "run", "at", "timer", "hop"})
 
@@ -40,17 +41,24 @@ def _text(value: Any) -> str:
     return repr(sorted(cast("frozenset[Any]", value), key=repr)) if isinstance(value, frozenset) else repr(value)
 
 
-def fold_again(graph: Graph[Any], records: Sequence[Record]) -> Fold:
+def fold_again(graph: Graph[Any], records: Sequence[Record] | Sequence[Row]) -> Fold:
     """Fold recorded facts again and compare the decisions.
+
+    Args:
+        graph: the graph of the run.
+        records: its records, or its rows as a journal keeps them.
 
     Returns:
         The fold in its final state.
 
     Raises:
         JournalMismatch: at the first record whose decisions differ.
+        JournalDamaged: at the first row that cannot be read.
     """
     fold = Fold(graph)
-    for entry in records:
+    rows = prepared(graph).rows()
+    for stored in records:
+        entry = rows.record("the run", stored) if isinstance(stored, Row) else stored
         decisions, _ = fold.advance(entry.fact, entry.at)
         if tuple(decisions) != entry.decisions:
             raise JournalMismatch(entry.seq, entry.decisions, tuple(decisions))

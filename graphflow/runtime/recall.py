@@ -1,0 +1,192 @@
+"""What bodies had asked before their process ended, and what they were told: for those that are entered again.
+
+A body that is entered again asks for the same things. What is recorded is given back by its identity (path, turn,
+attempt, key) and is not recorded again; what was under way goes on.
+"""
+
+from __future__ import annotations
+
+import builtins
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import CellType, ModuleType
+from typing import Any, TypeGuard
+
+from graphflow.errors import EffectMismatch, NodeFailed
+from graphflow.events import EffectFinished, EffectRequested, Emitted, Fact, Failure, NodeReturned, SleepRequested
+from graphflow.model.ids import Path, path_text
+from graphflow.runtime.commands import Command, GoOn, RefuseEffect, StartBody
+
+
+@dataclass(slots=True)
+class Asked:
+    """One thing that a body had asked for.
+
+    Attributes:
+        request: what it asked.
+        answer: what the fold said, or None if it had not said anything.
+        finished: how the effect ended, or None.
+    """
+
+    request: EffectRequested | SleepRequested
+    answer: GoOn | RefuseEffect | None = None
+    finished: EffectFinished | None = None
+
+    def check(self, again: EffectRequested | SleepRequested) -> None:
+        """Hold what is asked now against what is recorded.
+
+        Raises:
+            EffectMismatch: if it is something else.
+        """
+        recorded, asked = _shown(self.request), _shown(again)
+        if recorded != asked:
+            raise EffectMismatch(path_text(again.path), recorded, asked)
+
+
+def _shown(request: EffectRequested | SleepRequested) -> str:
+    if isinstance(request, SleepRequested):
+        return f"a sleep of {request.seconds:g} s"
+    return f"the effect {request.name!r} (arguments {request.digest})"
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one attempt of one turn had asked and said."""
+
+    turn: int
+    attempt: int
+    asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
+    emitted: int = 0
+
+
+class Recall:
+    """The memories of all bodies of a run, by path."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._memories: dict[Path, Memory] = {}
+
+    def note(self, fact: Fact, commands: Iterable[Command]) -> None:
+        """Take note of a stored fact, and of what the fold commanded then."""
+        match fact:
+            case EffectRequested() | SleepRequested():
+                memory = self._memory(fact.path, fact.turn, fact.attempt)
+                memory.asked[fact.key] = Asked(fact)
+            case EffectFinished():
+                known = self._memories.get(fact.path)
+                if known is not None and (known.turn, known.attempt) == (fact.turn, fact.attempt):
+                    self._finished(known, fact)
+            case Emitted():
+                known = self._memories.get(fact.path)
+                if known is not None and known.turn == fact.turn:
+                    known.emitted += 1
+            case NodeReturned():
+                self._returned(fact)
+            case _:
+                pass
+        for command in commands:
+            if isinstance(command, StartBody):
+                self._memory(command.path, command.turn, command.attempt)
+            elif isinstance(command, GoOn | RefuseEffect) and command.path in self._memories:
+                asked = self._memories[command.path].asked.get(command.key)
+                if asked is not None:
+                    asked.answer = command
+
+    def _memory(self, path: Path, turn: int, attempt: int) -> Memory:
+        memory = self._memories.get(path)
+        if memory is None or (memory.turn, memory.attempt) != (turn, attempt):
+            memory = self._memories[path] = Memory(turn, attempt)
+        return memory
+
+    @staticmethod
+    def _finished(memory: Memory, fact: EffectFinished) -> None:
+        asked = memory.asked.get(fact.key)
+        if asked is None:
+            return
+        if fact.failure is not None and fact.failure.code == "cancelled":
+            del memory.asked[fact.key]  # the body itself gave it up, or it was cut off: it is asked anew
+        else:
+            asked.finished = fact
+
+    def _returned(self, fact: NodeReturned) -> None:
+        """Keep what an attempt has done: a bound may have stopped it, and it is then entered again."""
+        memory = self._memories.get(fact.path)
+        if memory is None or (memory.turn, memory.attempt) != (fact.turn, fact.attempt):
+            return
+        memory.asked = {key: asked for key, asked in memory.asked.items() if asked.finished is not None}
+
+    def forget(self, keep: Iterable[Path]) -> None:
+        """Keep only what the visits that are open may still need."""
+        wanted = set(keep)
+        self._memories = {path: memory for path, memory in self._memories.items() if path in wanted}
+
+    def __len__(self) -> int:
+        """Return how many bodies it remembers."""
+        return len(self._memories)
+
+    def take(self, path: Path, turn: int, attempt: int) -> Memory | None:
+        """Return the memory of a body that begins now, once."""
+        memory = self._memories.pop(path, None)
+        if memory is None or (memory.turn, memory.attempt) != (turn, attempt):
+            return None
+        return memory
+
+
+def idempotency_key(run: str, where: tuple[Path, int, str], name: str, arguments: str) -> str:
+    """Return a text that stands for one effect, whichever attempt it is made by.
+
+    Args:
+        run: the run's id.
+        where: the path of the visit, its turn, and the effect's key or position in it.
+        name: its name.
+        arguments: the digest of its arguments.
+    """
+    path, turn, key = where
+    parts = json.dumps([run, path_text(path), turn, key, name, arguments])
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def raised_again(failure: Failure, path: str, *functions: Callable[..., Any]) -> Exception:
+    """Return the exception of a recorded failure, of a class that the body knows, so that its handlers catch it.
+
+    Classes are looked for among Python's own and among those that the functions themselves name, never by importing.
+    The nearest one of the recorded lineage is taken; `NodeFailed` where there is none.
+    """
+    known: dict[str, type[Exception]] = {
+        f"builtins.{name}": found for name, found in vars(builtins).items() if _is_error(found)
+    }
+    for fn in functions:
+        known |= {f"{kind.__module__}.{kind.__qualname__}": kind for kind in _errors_named_by(fn)}
+    for name in failure.lineage[:-1] or (failure.error_type,):
+        kind = known.get(name)
+        if kind is not None:
+            made = kind.__new__(kind)
+            made.args = (failure.text,)
+            return made
+    return NodeFailed(path, failure.error_type, failure.text)
+
+
+def _errors_named_by(fn: Callable[..., Any]) -> set[type[Exception]]:
+    """Return the exceptions that a function names, also as an attribute of a module."""
+    plain = getattr(fn, "__func__", fn)
+    code, known = getattr(plain, "__code__", None), getattr(plain, "__globals__", {})
+    if code is None:
+        return set()
+    around = [cell.cell_contents for cell in plain.__closure__ or () if _is_filled(cell)]
+    named = [known[name] for name in code.co_names if name in known]
+    inside = [vars(module).get(name) for module in named if isinstance(module, ModuleType) for name in code.co_names]
+    return {found for found in (*around, *named, *inside) if _is_error(found)}
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:  # a name that is bound later
+        return False
+    return True
+
+
+def _is_error(found: object) -> TypeGuard[type[Exception]]:
+    return isinstance(found, type) and issubclass(found, Exception)

@@ -1,0 +1,121 @@
+"""Redaction: each text that comes into a run from outside passes a function of the user's first.
+
+It is done at the door, before the fold, the journal, a listener or another node sees the text. So a run that is taken
+up from its journal goes on with exactly what the first process went on with.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel
+
+from graphflow.errors import UsageError
+from graphflow.events import AnswerGiven, EffectFinished, Emitted, Fact, Failure, HookAnswered, NodeReturned, RunStarted
+from graphflow.model.contract import Reason, Report
+from graphflow.model.frozen import FrozenDict
+from graphflow.model.outcome import Call, Handoff, Update
+from graphflow.model.thread import ThreadMessage, ToolCall
+
+Redact: TypeAlias = Callable[[str], str]
+"""Returns a text without what must not be kept; what it has returned once, it returns unchanged."""
+
+_NAMES: Final[dict[type, frozenset[str]]] = {
+    Handoff: frozenset({"to"}),
+    Call: frozenset({"to", "id", "needs"}),
+    ToolCall: frozenset({"id", "name"}),
+    ThreadMessage: frozenset({"role", "answers", "source"}),
+    Reason: frozenset({"code", "path", "error_type"}),
+    Report: frozenset({"status"}),
+    Failure: frozenset({"error_type", "lineage", "code"}),
+}
+"""The fields of our own values that hold names, by which they are found."""
+
+_SEVERAL: Final[frozenset[type]] = frozenset({tuple, list, frozenset, set})
+_TABLES: Final[frozenset[type]] = frozenset({dict, FrozenDict})
+
+
+def redacted_fact(fact: Fact, redact: Redact) -> Fact:
+    """Return a fact whose texts have passed a function.
+
+    Raises:
+        UsageError: if that function raises, or returns no text.
+    """
+    match fact:
+        case RunStarted():
+            return _with(fact, ("context",), redact)
+        case NodeReturned():
+            return _with(fact, ("outcome", "failure"), redact)
+        case EffectFinished():
+            return _with(fact, ("result", "failure"), redact)
+        case Emitted() | AnswerGiven():
+            return _with(fact, ("value",), redact)
+        case HookAnswered():
+            return _with(fact, ("skip", "failure"), redact)
+        case _:
+            return fact
+
+
+F = TypeVar("F", bound=Fact)
+
+
+def _with(fact: F, names: tuple[str, ...], redact: Redact) -> F:
+    found = {name: getattr(fact, name) for name in names}
+    changed = {name: value for name, old in found.items() if (value := redacted(old, redact)) is not old}
+    return dataclasses.replace(fact, **changed) if changed else fact
+
+
+def redacted(value: Any, redact: Redact) -> Any:
+    """Return a value whose texts have passed a function; the value itself where nothing has changed.
+
+    Raises:
+        UsageError: if that function raises, or returns no text.
+
+    >>> redacted(("card 4111", 7), lambda text: text.replace("4111", "****"))
+    ('card ****', 7)
+    """
+    kind = cast("Any", type(value))
+    if kind is str:
+        return _text(value, redact)
+    if kind in _SEVERAL:
+        items = [redacted(item, redact) for item in value]
+        return value if _unchanged(items, value) else kind(items)
+    if kind in _TABLES:
+        table = {key: redacted(item, redact) for key, item in value.items()}
+        return value if _unchanged(table.values(), value.values()) else kind(table)
+    if kind is Update:
+        return Update(**{name: redacted(item, redact) for name, item in value.fields.items()})
+    skipped = _NAMES.get(kind, frozenset())
+    if isinstance(value, BaseModel):
+        changed = _changed({name: found for name, found in value if name not in skipped}, redact)
+        return value.model_copy(update=changed) if changed else value
+    if tuple in kind.__mro__ and hasattr(kind, "_fields"):
+        changed = _changed(value._asdict(), redact)
+        return value._replace(**changed) if changed else value
+    if dataclasses.is_dataclass(kind):
+        names = [item.name for item in dataclasses.fields(value) if item.init and item.name not in skipped]
+        changed = _changed({name: getattr(value, name) for name in names}, redact)
+        return dataclasses.replace(value, **changed) if changed else value
+    return value
+
+
+def _changed(fields: dict[str, Any], redact: Redact) -> dict[str, Any]:
+    return {name: made for name, old in fields.items() if (made := redacted(old, redact)) is not old}
+
+
+def _unchanged(made: Any, old: Any) -> bool:
+    return all(new is before for new, before in zip(made, old, strict=True))
+
+
+def _text(text: str, redact: Redact) -> str:
+    try:
+        made: object = redact(text)
+    except Exception as error:
+        msg = f"redact= raised {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    if not isinstance(made, str):
+        msg = f"redact= returned a {type(made).__name__}, not a text."
+        raise UsageError(msg)
+    return text if made == text else made

@@ -1,0 +1,194 @@
+"""Runs that are stored: what a graph needs to be stored, and how a stored run is folded again.
+
+Facts alone are fed to the fold. What it decides is held against what is stored; the first difference ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from graphflow.errors import GraphChanged, InternalError, JournalDamaged, JournalMismatch, NodeFailed, UnknownRun
+from graphflow.events import (
+    Earlier,
+    EffectFinished,
+    Fact,
+    Failure,
+    HookAnswered,
+    Journal,
+    NodeReturned,
+    Record,
+    Row,
+    RunStarted,
+    SessionStarted,
+)
+from graphflow.graphs.graph import Graph
+from graphflow.graphs.kinds import kinds_of
+from graphflow.model.codec import Codec, Kinds
+from graphflow.model.frozen import FrozenDict
+from graphflow.model.ids import Path, path_text
+from graphflow.runtime.advance import Fold
+from graphflow.runtime.recall import Recall
+from graphflow.runtime.rows import Rows, same, upgraded
+
+Changed = Literal["refuse", "compatible"]
+
+
+class Prepared(NamedTuple):
+    """What is worked out once for a graph whose runs are stored.
+
+    Attributes:
+        fingerprint: the digest of the graph.
+        parts: the digest of each node and edge.
+        kinds: the classes that it declares.
+    """
+
+    fingerprint: str
+    parts: FrozenDict[str, str]
+    kinds: Kinds
+
+    def rows(self, secrets: Mapping[str, object] | None = None) -> Rows:
+        """Return what writes and reads the rows of a run."""
+        return Rows(Codec(self.kinds, secrets))
+
+
+_KEPT = "_prepared"
+
+
+def is_prepared(graph: Graph[Any]) -> bool:
+    """Tell whether `prepared` would have nothing to do."""
+    return _KEPT in vars(graph)
+
+
+def prepared(graph: Graph[Any]) -> Prepared:
+    """Return what a stored run of a graph needs, worked out once; sources are read for it."""
+    found: Prepared | None = vars(graph).get(_KEPT)
+    if found is None:
+        from graphflow.graphs.export import parts
+
+        kinds = kinds_of(graph).with_((Failure, Earlier))
+        found = vars(graph)[_KEPT] = Prepared(graph.fingerprint(), FrozenDict(parts(graph)), kinds)
+    return found
+
+
+@dataclass(slots=True)
+class Folded:
+    """A stored run, folded again.
+
+    Attributes:
+        fold: its state.
+        first: its first fact.
+        records: its records; None where nobody wants them.
+        seq: the number that its next event has.
+        at: the active seconds of its last record.
+        recall: what its bodies had asked.
+        errors: how bodies failed, by path: these errors may have ended the run.
+        parts: the parts of the graph that it last went on with.
+        fingerprint: the digest of that graph.
+    """
+
+    fold: Fold
+    first: RunStarted
+    records: list[Record] | None
+    seq: int = 0
+    at: float = 0.0
+    recall: Recall = field(default_factory=Recall)
+    errors: dict[Path, BaseException] = field(default_factory=dict[Path, BaseException])
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    fingerprint: str = ""
+
+
+async def rows_of(journal: Journal, run: str) -> Sequence[Row]:
+    """Return the rows of a stored run, in the present format.
+
+    Raises:
+        UnknownRun: if there is none.
+        JournalDamaged: if they cannot be read.
+    """
+    rows = await journal.read(run)
+    if not rows:
+        raise UnknownRun(run, [known.run for known in await journal.runs()])
+    return upgraded(run, rows)
+
+
+def fold_rows(
+    graph: Graph[Any], run: str, stored: Sequence[Row], rows: Rows, *, changed: Changed = "refuse", keep: bool = False
+) -> Folded:
+    """Fold the facts of a stored run again.
+
+    Args:
+        graph: the graph at hand.
+        run: the run's id.
+        stored: its rows.
+        rows: what reads them.
+        changed: whether a graph that has changed is refused, or accepted if it decides as the stored one did.
+        keep: whether the records are wanted.
+
+    Raises:
+        JournalDamaged: if a row cannot be read.
+        GraphChanged: if the graph is another one, and that is refused.
+        JournalMismatch: if the fold decides otherwise than is stored.
+    """
+    first = rows.fact(run, stored[0])
+    if not isinstance(first, RunStarted) or first.run != run:
+        raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
+    folded = Folded(Fold(graph), first, [] if keep else None)
+    facts: list[Fact] = [first, *(rows.fact(run, row) for row in stored[1:])]
+    _graph_of(folded, facts)
+    _check_graph(graph, run, folded, changed)
+    for row, fact in zip(stored, facts, strict=True):
+        _feed(folded, run, row, fact, rows)
+    folded.recall.forget(folded.fold.visits)
+    return folded
+
+
+def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
+    if row.seq != folded.seq or row.at < folded.at or (isinstance(fact, RunStarted) and row.seq):
+        raise JournalDamaged(run, row.seq, f"it is out of order: number {folded.seq} belongs here.")
+    try:
+        decisions, commands = folded.fold.advance(fact, row.at)
+        drawn = rows.decisions(decisions)
+    except InternalError as error:
+        raise JournalMismatch(row.seq, row.decisions, str(error)) from error
+    except Exception as error:
+        raise JournalMismatch(row.seq, row.decisions, f"{type(error).__name__}: {error}") from error
+    if not same(row.decisions, drawn):
+        raise JournalMismatch(row.seq, row.decisions, drawn)
+    if folded.records is not None:
+        folded.records.append(Record(row.seq, row.at, fact, tuple(decisions)))
+    folded.recall.note(fact, commands)
+    _note_error(folded, fact)
+    folded.seq, folded.at = row.seq + 1 + len(decisions), row.at
+
+
+def _note_error(folded: Folded, fact: Fact) -> None:
+    """Remember how a body failed, in case that ends the run."""
+    if not isinstance(fact, NodeReturned | EffectFinished | HookAnswered):
+        return
+    failure: Failure | None = fact.failure
+    if failure is None:
+        if isinstance(fact, NodeReturned):
+            folded.errors.pop(fact.path, None)
+    elif failure.error_type != "graphflow.errors.BoundHit":
+        name = failure.error_type.rpartition(".")[2]
+        folded.errors[fact.path] = NodeFailed(path_text(fact.path), name, failure.text)
+
+
+def _graph_of(folded: Folded, facts: Sequence[Fact]) -> None:
+    """Find the graph that the run last went on with."""
+    for fact in facts:
+        if isinstance(fact, RunStarted | SessionStarted):
+            folded.fingerprint = fact.fingerprint
+            folded.parts = folded.parts if fact.parts is None else fact.parts
+
+
+def _check_graph(graph: Graph[Any], run: str, folded: Folded, changed: Changed) -> None:
+    mine = prepared(graph)
+    if changed == "compatible" or mine.fingerprint == folded.fingerprint:
+        return
+    before, now = folded.parts, mine.parts
+    added = [name for name in now if name not in before]
+    removed = [name for name in before if name not in now]
+    differ = [name for name in now if name in before and before[name] != now[name]]
+    raise GraphChanged(run, added, removed, differ)
