@@ -50,6 +50,7 @@ from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
 
 if TYPE_CHECKING:
+    from graphflow.model.secrets import secret as secret
     from graphflow.nodes.agent import Agent as Agent
     from graphflow.nodes.agent import Supervisor as Supervisor
     from graphflow.nodes.client import ModelClient as ModelClient
@@ -147,6 +148,7 @@ __all__ = (
     "resume",
     "run",
     "run_sync",
+    "secret",
     "start",
     "tool",
     "union",
@@ -163,6 +165,7 @@ _LATER = {
     **dict.fromkeys(("Run",), "runtime.handle"),
     **dict.fromkeys(("fork_run", "reopen", "replay", "resume"), "runtime.resuming"),
     **dict.fromkeys(("run", "run_sync", "start"), "runtime.starting"),
+    **dict.fromkeys(("secret",), "model.secrets"),
     **dict.fromkeys(("Question", "Result", "Spending"), "runtime.result"),
 }
 

@@ -1,8 +1,14 @@
 """What tests share that is not a fixture."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import anyio
+
+from graphflow.events import Row, Writer
+from graphflow.persistence.memory import MemoryJournal
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "graphflow"
@@ -16,3 +22,55 @@ def examples(full: int) -> int:
     Use it as `@settings(max_examples=examples(1000))`.
     """
     return full if FULL else max(1, full // 10)
+
+
+class SlowWriter:
+    """A writer that has to be waited for."""
+
+    instant = False
+
+    def __init__(self, writer: Writer, seconds: float, before: Callable[[Row], None]) -> None:
+        self._writer, self._seconds, self._before = writer, seconds, before
+        self.last = writer.last
+
+    def append_nowait(self, row: Row) -> None:
+        raise NotImplementedError
+
+    async def append(self, row: Row) -> None:
+        await anyio.sleep(self._seconds)
+        self._before(row)
+        await self._writer.append(row)
+
+    async def release(self) -> None:
+        await self._writer.release()
+
+
+class SlowJournal(MemoryJournal):
+    """A journal in memory that has to be waited for, as one on another machine has; `before` may refuse a row."""
+
+    def __init__(self, seconds: float = 0.0, before: Callable[[Row], None] = lambda _: None) -> None:
+        super().__init__()
+        self._seconds, self._before = seconds, before
+
+    async def claim(self, run: str) -> Any:
+        return SlowWriter(await super().claim(run), self._seconds, self._before)
+
+
+class BreakingWriter(SlowWriter):
+    """A writer that is not waited for."""
+
+    instant = True
+
+    def append_nowait(self, row: Row) -> None:
+        self._before(row)
+        self._writer.append_nowait(row)
+
+
+class BreakingJournal(SlowJournal):
+    """A journal in memory that may refuse a row."""
+
+    def __init__(self, before: Callable[[Row], None]) -> None:
+        super().__init__(0.0, before)
+
+    async def claim(self, run: str) -> Any:
+        return BreakingWriter(await MemoryJournal.claim(self, run), 0.0, self._before)

@@ -36,8 +36,9 @@ from graphflow import (
     when,
 )
 from graphflow.errors import BoundHit, MutableContext, StrayCancellation, UsageError
-from graphflow.events import Event, Record
+from graphflow.events import Event, Row
 from graphflow.testing import ManualClock
+from tests.support import BreakingJournal, SlowJournal
 
 
 class Case(Context):
@@ -214,22 +215,18 @@ async def test_a_bound_that_a_node_makes_up_is_a_failure() -> None:
 
 @pytest.mark.parametrize("which", [1, 2])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, OSError])
-async def test_what_a_journal_raises_comes_out(which: int, error: type[BaseException]) -> None:
+@pytest.mark.parametrize("kind", [SlowJournal, BreakingJournal])
+async def test_what_a_journal_raises_comes_out(kind: type[SlowJournal], which: int, error: type[BaseException]) -> None:
     """Whatever the store raises, at the first record or a later one, ends the run and is raised."""
+    rows: list[Row] = []
 
-    class Breaks:
-        count = 0
-
-        async def append(self, run: str, entry: Record) -> None:
-            self.count += 1
-            if self.count == which:
-                raise error
-
-        async def read(self, run: str) -> tuple[Record, ...]:
-            return ()
+    def breaks(row: Row) -> None:
+        rows.append(row)
+        if len(rows) == which:
+            raise error
 
     with anyio.fail_after(20), pytest.raises(error):
-        await run(graph(START >> a >> END), Case(), journal=Breaks())
+        await run(graph(START >> a >> END), Case(), journal=kind(before=breaks))
 
 
 @pytest.mark.parametrize(

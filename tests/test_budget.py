@@ -45,7 +45,7 @@ from graphflow.model.budget import ADDITIVE, COUNTS
 from graphflow.model.ids import Path, Segment
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.ledger import RETRIES, RUNS, TOKENS, USD, Amount, Amounts, Meter, amounts_of, budget_of
-from graphflow.testing import ManualClock, MemoryJournal
+from graphflow.testing import ManualClock, MemoryJournal, records_of
 from tests.support import examples
 
 importlib.import_module("networkx")  # the checks import it when first used, and an import blocks the loop
@@ -445,7 +445,7 @@ async def record_of(graph: Graph[Nothing], *, parallel: int | None, cancel_at: i
             await running.result()
         except ValueError:
             assert running.outcome.status == "failed"
-    return tuple(await journal.read(running.run_id))
+    return records_of(graph, await journal.read(running.run_id))
 
 
 def tree(seed: int) -> Graph[Nothing]:

@@ -31,10 +31,11 @@ from graphflow import (
     start,
 )
 from graphflow.errors import GraphProblems, InternalError, UsageError
-from graphflow.events import Event, ListenerFailed, NodeEnded, NodeSkipped, NodeStarted, Record, RunEnded
+from graphflow.events import Event, ListenerFailed, NodeEnded, NodeSkipped, NodeStarted, Row, RunEnded
 from graphflow.runtime.advance import Fold
-from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, fold_again
+from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, fold_again, records_of
 from tests.cases.helpers import play
+from tests.support import SlowJournal
 
 
 class Nothing(Context):
@@ -497,7 +498,7 @@ async def test_a_journal_holds_what_listeners_hear() -> None:
     graph = line(named("a"), named("b"))
     result = await run(graph, Nothing(), journal=journal, listeners=[events.append])
 
-    records = await journal.read(result.run_id)
+    records = records_of(graph, await journal.read(result.run_id))
     assert [event for entry in records for event in entry.events(result.run_id)] == events
     assert fold_again(graph, records).ended.status == "completed"
 
@@ -505,15 +506,13 @@ async def test_a_journal_holds_what_listeners_hear() -> None:
 async def test_a_journal_that_fails_ends_the_run_with_its_error() -> None:
     """What cannot be stored did not happen: the store's own error comes out, and no body runs on."""
 
-    class Full(MemoryJournal):
-        async def append(self, run: str, entry: Record) -> None:
-            if entry.seq > 3:
-                raise OSError("full")
-            await super().append(run, entry)
+    def full(row: Row) -> None:
+        if row.seq > 3:
+            raise OSError("full")
 
     events: list[Event] = []
     with pytest.raises(OSError, match="full"):
-        await run(line(named("a"), named("b")), Nothing(), journal=Full(), listeners=[events.append])
+        await run(line(named("a"), named("b")), Nothing(), journal=SlowJournal(before=full), listeners=[events.append])
 
     assert "run_ended" not in [event.kind for event in events]
 

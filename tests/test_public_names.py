@@ -8,15 +8,16 @@ import graphflow.testing
 PUBLIC = {
     "ALL", "ANY", "END", "NOTHING", "START", "STRICT",
     "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph",
-    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "ModelClient", "ModelReply", "ModelRequest", "Node",
-    "Pause", "Price", "Question", "Reason", "Report", "Result", "Run", "Skip", "Spending", "State", "Step",
-    "Supervisor", "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
-    "add", "append", "extend", "first", "fork", "last", "node", "on", "on_active", "ping_pong", "quorum", "repetition",
-    "run", "run_sync", "start", "tool", "union", "when",
+    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "MemoryJournal", "ModelClient", "ModelReply",
+    "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "Question", "Reason", "Report", "Result", "Run",
+    "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor", "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
+    "add", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",
+    "reopen", "repetition", "replay", "resume", "run", "run_sync", "secret", "start", "tool", "union", "when",
 }  # fmt: skip
 
 TESTING = {
     "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
+    "journal_checks", "records_of",
 }  # fmt: skip
 
 SUBPACKAGES = {"cli", "errors", "events", "graphs", "model", "nodes", "persistence", "runtime", "testing", "visualize"}
@@ -35,7 +36,7 @@ def test_the_names_of_the_package_are_these_and_no_others() -> None:
 
 def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
     """What users' tests import is as public as the rest."""
-    assert names(graphflow.testing) - {"clock", "models", "trace"} == TESTING
+    assert names(graphflow.testing) - {"clock", "journals", "models", "trace"} == TESTING
 
 
 def test_every_public_name_says_what_it_is() -> None:

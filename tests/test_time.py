@@ -31,8 +31,9 @@ from graphflow import (
 )
 from graphflow.errors import NodeTimeout, UsageError
 from graphflow.events import Event, NodeEnded, NodeRetried, RunEnded, TimerSet, Warned
-from graphflow.testing import ManualClock, MemoryJournal
+from graphflow.testing import ManualClock
 from tests.cases.helpers import play
+from tests.support import SlowJournal
 
 
 class Nothing(Context):
@@ -422,15 +423,9 @@ async def test_the_manual_clock_waits_for_what_runs() -> None:
 
 async def test_the_manual_clock_waits_for_a_slow_journal() -> None:
     """A record that is still being stored is not slept over."""
-
-    class Slow(MemoryJournal):
-        async def append(self, run: str, entry: Any) -> None:
-            await anyio.sleep(0.002)
-            await super().append(run, entry)
-
     events: list[Event] = []
     graph = Graph("g", START >> (napper("a", 1), napper("b", 5)) >> Join("j") >> napper("c", 2) >> END, context=Nothing)
-    await run(graph, Nothing(), clock=ManualClock(), journal=Slow(), listeners=[events.append])
+    await run(graph, Nothing(), clock=ManualClock(), journal=SlowJournal(0.002), listeners=[events.append])
 
     assert events[-1].at == 7
     assert [event.at for event in events if isinstance(event.body, TimerSet)] == [0, 0, 5]

@@ -1,9 +1,11 @@
-"""What tests of graphs need: scripted models, a clock that jumps, a journal in memory, traces that timing keeps."""
+"""What tests of graphs need: scripted models, a clock that jumps, a journal in memory, traces, checks of journals."""
 
 from graphflow.persistence.memory import MemoryJournal as MemoryJournal
 from graphflow.testing.clock import ManualClock as ManualClock
+from graphflow.testing.journals import journal_checks as journal_checks
 from graphflow.testing.models import RuleModel as RuleModel
 from graphflow.testing.models import ScriptedModel as ScriptedModel
 from graphflow.testing.models import call as call
 from graphflow.testing.trace import canonical_trace as canonical_trace
 from graphflow.testing.trace import fold_again as fold_again
+from graphflow.testing.trace import records_of as records_of

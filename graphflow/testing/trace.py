@@ -41,6 +41,16 @@ def _text(value: Any) -> str:
     return repr(sorted(cast("frozenset[Any]", value), key=repr)) if isinstance(value, frozenset) else repr(value)
 
 
+def records_of(graph: Graph[Any], rows: Sequence[Row]) -> tuple[Record, ...]:
+    """Return stored rows as records.
+
+    Raises:
+        JournalDamaged: at the first row that cannot be read.
+    """
+    reader = prepared(graph).rows()
+    return tuple(reader.record("the run", row) for row in rows)
+
+
 def fold_again(graph: Graph[Any], records: Sequence[Record] | Sequence[Row]) -> Fold:
     """Fold recorded facts again and compare the decisions.
 

@@ -19,7 +19,7 @@ from graphflow.events import (
     TextDelta,
 )
 from graphflow.nodes.client import Stream
-from graphflow.testing import ManualClock, MemoryJournal, ScriptedModel, call, canonical_trace
+from graphflow.testing import ManualClock, MemoryJournal, ScriptedModel, call, canonical_trace, records_of
 from tests.cases.agents import Talk, hold_requests, requests_of, says
 from tests.support import examples
 
@@ -118,7 +118,7 @@ async def test_m1_pieces_of_a_reply_are_heard_before_its_end(pieces: int) -> Non
     assert "".join(body.text for body in said) == "the whole answer"
     assert {(body.path[-1].name, body.turn) for body in said} == {("agent", 1)}
     assert read == events
-    records = await journal.read(running.run_id)
+    records = records_of(graph, await journal.read(running.run_id))
     assert [e for entry in records for e in entry.events(running.run_id)] == [
         e for e in events if e.kind != "text_delta"
     ]
@@ -247,7 +247,7 @@ async def test_m7_a_consumer_that_goes_away_takes_the_model_call_with_it(way: st
     assert provider.let_go == 1
     assert isinstance(events[-1].body, RunEnded)
     assert events[-1].body.status == "cancelled"
-    records = await journal.read("r")
+    records = records_of(graph, await journal.read("r"))
     assert isinstance(records[-1].decisions[-1], RunEnded)
     ended = {event.path[-1].name: event.body.status for event in events if isinstance(event.body, NodeEnded)}
     assert ended["agent"] == "cancelled"

@@ -24,7 +24,7 @@ from graphflow import (
     start,
 )
 from graphflow.events import EffectFinished, EffectStarted, Event, ListenerFailed, NodeEnded
-from graphflow.testing import ManualClock, MemoryJournal, canonical_trace
+from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, records_of
 from tests.support import examples
 
 
@@ -232,12 +232,10 @@ async def test_m9_a_listener_that_throws_is_heard_of_by_readers() -> None:
     def broken(_: Event) -> None:
         raise ValueError("no")
 
-    journal = MemoryJournal()
-    async with start(
-        line(worker("a", 1)), Nothing(), listeners=[broken], journal=journal, clock=ManualClock()
-    ) as running:
+    journal, graph = MemoryJournal(), line(worker("a", 1))
+    async with start(graph, Nothing(), listeners=[broken], journal=journal, clock=ManualClock()) as running:
         kinds = [event.kind async for event in running]
 
-    records = await journal.read(running.run_id)
+    records = records_of(graph, await journal.read(running.run_id))
     assert kinds.count("listener_failed") == 1
     assert sum(1 + len(entry.decisions) for entry in records) == len(kinds) - 1

@@ -42,6 +42,7 @@ class Mood:
         effects: attempts that do something outside.
         sleeps: attempts that sleep.
         plain: updates of the field that two branches may not both write.
+        catches: turns that go on with what they have where something is refused.
         policies: whether joins may have other policies than "all".
         fail_fast: forks that cancel the others when one branch fails.
         timeouts: whether nodes and calls may have timeouts.
@@ -54,6 +55,7 @@ class Mood:
     effects: int = 40
     sleeps: int = 15
     plain: int = 5
+    catches: int = 20
     policies: bool = True
     fail_fast: int = 50
     timeouts: bool = True

@@ -3,10 +3,12 @@
 A body is a generator. It yields what it asks for, all at once, and is sent what became of that; it returns or raises
 what the node returns or raises. `Driver.go` picks at random what happens next (a body goes on, an effect ends, a timer
 fires, a person answers), so one seed is one schedule.
+
+A driver that is given rows to write takes a run up again from them, as a new process does: `Driver.take_up`.
 """
 
 import random
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -25,8 +27,10 @@ from graphflow.events import (
     HookAnswered,
     NodeReturned,
     Record,
+    Row,
     RunEnded,
     RunStarted,
+    SessionStarted,
     SleepRequested,
     TimerFired,
 )
@@ -48,6 +52,10 @@ from graphflow.runtime.commands import (
     StartBody,
 )
 from graphflow.runtime.core import failure_of
+from graphflow.runtime.recall import Asked as Remembered
+from graphflow.runtime.recall import Memory, Recall
+from graphflow.runtime.rows import Rows
+from graphflow.runtime.stored import Folded
 
 MOST_RECORDS = 20_000
 
@@ -79,7 +87,19 @@ Author: TypeAlias = Callable[[StartBody], Play]
 
 @dataclass(slots=True)
 class Body:
-    """A body at work."""
+    """A body at work.
+
+    Attributes:
+        command: what started it.
+        play: what it does.
+        asked: what the fold has not answered yet.
+        flying: its effects under way.
+        answers: what it is told when it goes on.
+        begun: whether it has asked for anything.
+        cancelled: whether it is to stop.
+        memory: what it had asked before its process ended.
+        early: what the fold answers before it has asked again.
+    """
 
     command: StartBody
     play: Play
@@ -88,6 +108,8 @@ class Body:
     answers: dict[str, Exception | None] = field(default_factory=dict[str, Exception | None])
     begun: bool = False
     cancelled: bool = False
+    memory: Memory | None = None
+    early: dict[str, GoOn | RefuseEffect] = field(default_factory=dict[str, GoOn | RefuseEffect])
 
     @property
     def free(self) -> bool:
@@ -96,8 +118,8 @@ class Body:
 
     @property
     def works(self) -> bool:
-        """Whether it needs a slot: it neither sleeps nor waits for funds."""
-        return bool(self.flying) or self.free
+        """Whether it needs a slot: it neither sleeps nor waits for funds, nor asks for what it had asked already."""
+        return bool(self.flying) or (self.free and not (self.memory is not None and self.memory.asked))
 
 
 @dataclass(slots=True)
@@ -129,12 +151,23 @@ Watch: TypeAlias = Callable[["Driver", Record], None]
 class Driver:
     """Drives one run of one fold under one schedule."""
 
-    def __init__(self, graph: Graph[Any], author: Author, rng: random.Random, world: World | None = None) -> None:
-        self.graph, self.author, self.rng = graph, author, rng
+    def __init__(
+        self,
+        graph: Graph[Any],
+        author: Author,
+        rng: random.Random,
+        world: World | None = None,
+        rows: Rows | None = None,
+    ) -> None:
+        """Take what is driven; with `rows`, what is recorded is written as a journal would keep it."""
+        self.graph, self.author, self.rng, self.rows = graph, author, rng, rows
         self.world = world or World()
         self.fold = Fold(graph)
         self.at = 0.0
         self.records: list[Record] = []
+        self.stored: list[Row] = []
+        self.recall: Recall | None = None
+        self.answered: set[str] = set()
         self.bodies: dict[Path, Body] = {}
         self.doomed: set[Path] = set()
         self.hooks: list[Path] = []
@@ -166,6 +199,30 @@ class Driver:
                 "run", self.graph.name, "", context, world.budget, world.max_parallel, world.hook is not None, 0.0
             )
         )
+        return self.go_on()
+
+    def take_up(self, folded: Folded, stored: Sequence[Row], *facts: Fact) -> "Driver":
+        """Go on with a run that was broken off after some rows and has been folded again, and run to an end."""
+        assert folded.records is not None
+        self.fold, self.recall, self.at = folded.fold, folded.recall, folded.at
+        self.records, self.stored = list(folded.records), list(stored)
+        self.answered = {record.fact.question for record in self.records if isinstance(record.fact, AnswerGiven)}
+        if facts or self._open():
+            self.next_session(*facts)
+        return self
+
+    def next_session(self, *facts: Fact) -> "Driver":
+        """Begin a session with some facts, nothing being under way, and run to an end."""
+        assert not self.bodies
+        self.hooks.clear()
+        self.timers.clear()
+        for fact in (SessionStarted(0.0, ""), *facts):
+            self.give(fact)
+        return self.go_on()
+
+    def go_on(self) -> "Driver":
+        """Run to an end."""
+        world = self.world
         while self._open():
             assert len(self.records) < MOST_RECORDS, "the run does not end"
             if world.cancel is not None and len(self.records) > world.cancel:
@@ -181,10 +238,15 @@ class Driver:
 
     def give(self, fact: Fact) -> None:
         """Tell the fold a fact, record it, and do as it says."""
+        text = ""
+        if self.rows is not None:
+            fact, text = self.rows.storable(fact)
         decisions, commands = self.fold.advance(fact, self.at)
         seq = self.records[-1].seq + 1 + len(self.records[-1].decisions) if self.records else 0
         record = Record(seq, self.at, fact, tuple(decisions))
         self.records.append(record)
+        if self.rows is not None:
+            self.stored.append(Row(seq, self.at, text, self.rows.decisions(decisions)))
         for command in commands:
             self._carry_out(command)
         self.peak = max(self.peak, sum(body.works for body in self.bodies.values()))
@@ -195,7 +257,9 @@ class Driver:
         match command:
             case StartBody():
                 assert command.path not in self.bodies, f"{path_text(command.path)} runs twice at once"
-                self.bodies[command.path] = Body(command, self.author(command))
+                taken = (command.path, command.turn, command.attempt)
+                memory = None if self.recall is None else self.recall.take(*taken)
+                self.bodies[command.path] = Body(command, self.author(command), memory=memory)
             case CancelBody():
                 self.bodies[command.path].cancelled = True
             case AskHook():
@@ -211,6 +275,10 @@ class Driver:
 
     def _answered(self, command: GoOn | RefuseEffect) -> None:
         body = self.bodies[command.path]
+        if command.key not in body.asked:
+            assert body.memory is not None, f"{path_text(command.path)} has not asked for {command.key!r}"
+            body.early[command.key] = command
+            return
         request = body.asked.pop(command.key)
         if isinstance(command, RefuseEffect):
             body.answers[command.key] = _refusal(command)
@@ -239,8 +307,12 @@ class Driver:
                 ways.append(partial(self._step, body))
             ways += [partial(self._finish, body, key) for key in body.flying]
         ways += [partial(self._hook, path) for path in self.hooks]
-        ways += [partial(self._answer, question) for question in sorted(self.fold.questions)]
+        ways += [partial(self._say, question) for question in sorted(self.fold.questions.keys() - self.answered)]
         return ways
+
+    def _say(self, question: str) -> None:
+        self.answered.add(question)
+        self._answer(question)
 
     def _fire(self) -> None:
         timer = min(self.timers, key=lambda timer: (self.timers[timer], timer))
@@ -283,14 +355,31 @@ class Driver:
         body.asked = {request.key: request for request in asked}
         for request in asked:
             if not body.cancelled:  # the fold may cancel it while it asks for several things
-                self._ask(body.command, request)
+                self._ask(body, request)
 
-    def _ask(self, command: StartBody, request: Effect | Sleep) -> None:
+    def _ask(self, body: Body, request: Effect | Sleep) -> None:
+        command = body.command
         where = (command.path, command.turn, command.attempt, request.key)
+        fact: SleepRequested | EffectRequested
         if isinstance(request, Sleep):
-            self.give(SleepRequested(*where, request.seconds))
+            fact = SleepRequested(*where, request.seconds)
         else:
-            self.give(EffectRequested(*where, f"effect {request.key}", "", request.cost))
+            fact = EffectRequested(*where, f"effect {request.key}", "", request.cost)
+        known = None if body.memory is None else body.memory.asked.pop(request.key, None)
+        if known is None:
+            self.give(fact)
+        else:
+            known.check(fact)
+            self._ask_again(body, request.key, known)
+
+    def _ask_again(self, body: Body, key: str, known: Remembered) -> None:
+        """Ask for what was asked before the process ended: it is not recorded again."""
+        answer = known.answer or body.early.pop(key, None)
+        if known.finished is not None:
+            del body.asked[key]
+            body.answers[key] = None
+        elif answer is not None:
+            self._answered(answer)
 
     def _finish(self, body: Body, key: str) -> None:
         command, effect = body.command, body.flying.pop(key)
