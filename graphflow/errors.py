@@ -168,11 +168,12 @@ class NotStorable(ContractError):
     Attributes:
         where: the place of the value, such as "items[2].meta['client']".
         kind: its type.
+        hint: what to do.
     """
 
     def __init__(self, what: str, where: str, kind: str, hint: str) -> None:
         """Say which value, and what to do."""
-        self.where, self.kind = where, kind
+        self.where, self.kind, self.hint = where, kind, hint
         place = f" at {where}" if where else ""
         super().__init__(f"{what} holds a {kind}{place}, which a journal could not give back exactly: {hint}")
 
@@ -396,7 +397,7 @@ class EffectMismatch(JournalError):
         super().__init__(
             f"{path!r} asked for {asked} where {recorded} is recorded, so the recorded result is not its own. A body "
             f"must ask for the same effects when it is entered again: what it decides by must come from its state or "
-            f"from effects, or the effect needs a key=."
+            f"from effects. Where only their order differs, give each a key=."
         )
 
 

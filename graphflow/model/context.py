@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, cast
 
 import pydantic
@@ -14,6 +14,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import mutable_part, mutable_value
+from graphflow.model.secrets import SHOWN, secret_fields
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -77,12 +78,28 @@ class Context(BaseModel):
 
     __graphflow_checked__: ClassVar[bool] = False
     __graphflow_rules__: ClassVar[Any] = None
+    __graphflow_secrets__: ClassVar[frozenset[str] | None] = None
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         if cls.__pydantic_fields_complete__:
             check_immutable(cls)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show no field that is marked as a secret."""
+        hidden = secrets_of(type(self))
+        return [(name, SHOWN if name in hidden else value) for name, value in super().__repr_args__()]
+
+
+def secrets_of(context: type[Context]) -> frozenset[str]:
+    """Return the names of the fields of a context class that are marked as secrets, found once."""
+    found: frozenset[str] | None = context.__dict__.get("__graphflow_secrets__")
+    if found is None:
+        found = secret_fields(context)
+        if context.__pydantic_fields_complete__:
+            context.__graphflow_secrets__ = found
+    return found
 
 
 def check_immutable(context: type[BaseModel]) -> None:
@@ -130,7 +147,7 @@ class ContextRules:
     `apply` validates the delta alone, never the sum: the cost of an update does not grow with the state.
     """
 
-    __slots__ = ("context", "fields")
+    __slots__ = ("context", "fields", "hidden")
 
     def __init__(self, context: type[Context]) -> None:
         """Compile a validator for each field.
@@ -149,6 +166,7 @@ class ContextRules:
             )
         self.context = context
         self.fields = {name: _field_rule(context, name) for name in context.model_fields}
+        self.hidden = secrets_of(context)
 
     def validate(self, updates: Mapping[str, Any]) -> dict[str, Any]:
         """Return the update with its values validated.
@@ -163,13 +181,16 @@ class ContextRules:
                 known = ", ".join(map(repr, self.fields))
                 msg = f"an update of {name!r}, which is no field of {self.context.__name__}; its fields are {known}."
                 raise ContractError(msg)
+            hidden = name in self.hidden
             try:
                 checked[name] = rule.validate(value)
             except ValidationError as error:
-                raise ContractError(_explain(self.context.__name__, name, error)) from error
+                text = _explain(self.context.__name__, name, error, hidden=hidden)
+                raise ContractError(text) from (None if hidden else error)
             found = mutable_value(checked[name])
             if found is not None:  # such as an instance of a subclass with fields of its own
                 where, what, instead = found
+                where = "a place that is not shown" if hidden else where
                 field = f"{self.context.__name__}.{name}"
                 msg = f"an update of {field} could be changed: at {where}, {what}; use {instead}."
                 raise ContractError(msg)
@@ -251,8 +272,10 @@ def _second_annotation(reducer: Reducer, kind: Any) -> Any:
     return kind if isinstance(second, TypeVar) else second
 
 
-def _explain(context: str, name: str, error: ValidationError) -> str:
+def _explain(context: str, name: str, error: ValidationError, *, hidden: bool) -> str:
     first = error.errors(include_url=False)[0]
+    if hidden:
+        return f"an update of {context}.{name}, a secret, does not fit (given {type(first.get('input')).__name__})."
     where = "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     given = first.get("input")
     return f"an update of {context}.{name}{where} does not fit: {first['msg']} (given {type(given).__name__})."

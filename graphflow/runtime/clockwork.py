@@ -213,7 +213,9 @@ class Clockwork(Core):
             self.commands.append(RefuseEffect(visit.path, key, "key"))
             return
         wanted = amounts_of(fact.cost)
-        if fact.cost is not None and not self._within_costs(visit, key, wanted):
+        refused = self._over_costs(visit, key, wanted)
+        if refused is not None:
+            self.commands.append(refused)
             return
         funded = not self.is_behind(visit, wanted) and self._try_effect(visit, fact, wanted)
         if not funded:
@@ -226,18 +228,22 @@ class Clockwork(Core):
     def _effect_funded(self, visit: Visit, fact: EffectRequested, wanted: Amounts, last: bool) -> bool:  # noqa: FBT001 - as `Waiting.attempt` is called
         if self._running(fact) is not visit or visit.timed_out:
             return True  # it is gone: nothing to wait for
+        refused = self._over_costs(visit, fact.key, wanted)  # others of the attempt may have come first
+        if refused is not None:
+            self.with_slot(visit, refused)
+            return True
         if not self._try_effect(visit, fact, wanted):
             if last:
                 self.with_slot(visit, self._refusal(visit, fact.key, wanted))
             return last
         return True
 
-    def _within_costs(self, visit: Visit, key: str, wanted: Amounts) -> bool:
-        """Check what one attempt of the node may spend by its own declaration."""
+    def _over_costs(self, visit: Visit, key: str, wanted: Amounts) -> Command | None:
+        """Return the refusal of what is more than one attempt of the node may spend by its own declaration."""
         node = visit.station.node
         costs = node.costs if isinstance(node, FunctionNode) else None
         if costs is None:
-            return True
+            return None
         used = visit.used or [0, 0, 0, 0, 0, 0]
         for dimension, name in enumerate(ADDITIVE):
             limit = getattr(costs, name)
@@ -245,14 +251,14 @@ class Clockwork(Core):
             if amount and used[dimension] + amount > (limit or 0):
                 left = (limit or 0) - used[dimension]
                 self.refuse(visit.path, "costs", float(limit or 0), f"{amount} {name} of an effect, over its costs=")
-                self.commands.append(RefuseEffect(visit.path, key, "costs", limit or 0, f"{amount} {name}", left))
-                return False
-        visit.used = [a + b for a, b in zip(used, wanted, strict=True)]
-        return True
+                return RefuseEffect(visit.path, key, "costs", limit or 0, f"{amount} {name}", left)
+        return None
 
     def _try_effect(self, visit: Visit, fact: EffectRequested, wanted: Amounts) -> bool:
         if visit.token.frame.meter.refusing(wanted) is not None:
             return False
+        if fact.cost is not None:
+            visit.used = [a + b for a, b in zip(visit.used or [0, 0, 0, 0, 0, 0], wanted, strict=True)]
         self.start_effect(visit, fact.key, fact.name, wanted, fact.cost)
         self.with_slot(visit, GoOn(visit.path, fact.key))
         return True

@@ -34,6 +34,7 @@ from graphflow.runtime.failures import at_a_bound
 from graphflow.runtime.result import Question, Result, Spending
 
 if TYPE_CHECKING:
+    from graphflow.runtime.interrupts import Interrupts
     from graphflow.runtime.runner import Runner
 
 C = TypeVar("C", bound=Context)
@@ -66,6 +67,7 @@ class Run(Generic[C]):
         self._session: anyio.Event | None = None
         self._ready: deque[Event] = deque()
         self._answered: set[str] = set()
+        self._interrupts: Interrupts | None = None  # of a stored run
 
     # --- as a context manager ---
 
@@ -75,6 +77,11 @@ class Run(Generic[C]):
             msg = f"the run {self.run_id!r} has been entered already: call start() again for another run."
             raise UsageError(msg)
         self._entered = True
+        if self._runner.store is not None:
+            from graphflow.runtime.interrupts import Interrupts
+
+            self._interrupts = Interrupts()
+            self._interrupts.watch()
         if self._first or self._runner.fold.ended is None:
             self._begin(*self._first)
         return self
@@ -85,10 +92,15 @@ class Run(Generic[C]):
         """Cancel what still runs, and wait until no task of the run is left."""
         try:
             if self._session is not None and not self._session.is_set():
-                self.cancel("its caller" if error is not None else "leaving the run")
+                if self._interrupts is not None and self._interrupts.came:
+                    self._runner.crashed(KeyboardInterrupt())  # without a further record: it can be resumed
+                else:
+                    self.cancel("its caller" if error is not None else "leaving the run")
                 with anyio.CancelScope(shield=True):
                     await self._quiet()
         finally:
+            if self._interrupts is not None:
+                self._interrupts.leave()
             if self._runner.store is not None:
                 with anyio.CancelScope(shield=True):
                     await self._runner.store.writer.release()

@@ -169,7 +169,8 @@ def amounts_of(budget: Budget | None) -> Amounts:
 
 def budget_of(amounts: Sequence[Amount | None]) -> Budget:
     """Return amounts as a budget; None is no bound."""
-    return Budget.checked(*amounts)  # type: ignore[arg-type]  # in order
+    usd = amounts[USD]
+    return Budget.checked(*amounts[:USD], None if usd is None else Decimal(usd))  # type: ignore[arg-type, call-arg]
 
 
 def least_free(snapshot: Snapshot) -> Budget:

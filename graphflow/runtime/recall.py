@@ -47,7 +47,7 @@ class Asked:
 
 def _shown(request: EffectRequested | SleepRequested) -> str:
     if isinstance(request, SleepRequested):
-        return f"a sleep of {request.seconds:g} s"
+        return "a sleep"  # how long it is may be reckoned from the time of day: the recorded one counts
     return f"the effect {request.name!r} (arguments {request.digest})"
 
 

@@ -33,7 +33,7 @@ from graphflow.events import (
     kind_of,
 )
 from graphflow.graphs.kinds import kinds_in
-from graphflow.model.codec import Codec, Unreadable
+from graphflow.model.codec import Codec, MissingSecrets, Unreadable
 from graphflow.model.ids import Path, parse_path, path_text
 from graphflow.runtime.core import failure_of
 
@@ -116,7 +116,8 @@ class Rows:
             return fact, _text(self._array(fact))
         except NotStorable as error:
             if not isinstance(fact, NodeReturned | EffectFinished):
-                raise
+                what = type(fact).__name__
+                raise NotStorable(f"the fact {what}", error.where, error.kind, error.hint) from error
             what = "the outcome" if isinstance(fact, NodeReturned) else f"the result of {fact.key!r}"
             named = NotStorable(f"{what} of {path_text(fact.path)!r}", error.where, error.kind, error.hint)
             failure = failure_of(named, "invalid_value")
@@ -204,6 +205,8 @@ class Rows:
                 for field, kind, item in zip(plan.names, plan.types, values, strict=False)
             }
             return cast("Body", plan.kind(**made) if path is None else plan.kind(path=path, **made))
+        except MissingSecrets:
+            raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             what = f"it is no {name!r}" if isinstance(error, KeyError) else str(error)
             raise JournalDamaged(run, row.seq, _short(what)) from error

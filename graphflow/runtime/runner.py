@@ -396,7 +396,12 @@ class Runner(Sessions):
             self._soon_from_any = from_any_thread()
 
     def heard(self, path: Path, turn: int, text: str) -> None:
-        """Let a piece of a model's reply be heard; the journal does not keep it."""
+        """Let a piece of a model's reply be heard; the journal does not keep it.
+
+        Where texts are redacted, nothing is heard of it before it is whole: pieces could not be judged.
+        """
+        if self.redact is not None:
+            return
         if threading.get_ident() == self.thread:
             self.say(TextDelta(path, turn, text))
         elif self._soon_from_any is not None:

@@ -1,0 +1,182 @@
+"""Which graph each stored run is of: noted beside the database, never in it.
+
+A journal is data that may come from elsewhere, so it names no code. This file is written by the command line alone, on
+the machine where the code is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from graphflow.cli.faults import BadUse
+from graphflow.cli.target import split_file
+from graphflow.errors import JournalUnavailable, RunLocked, TargetError
+from graphflow.persistence.sqlite_lock import RunLock
+
+PATIENCE: Final = 5.0
+"""Seconds to wait for another process that writes the file."""
+
+AGAIN: Final = 0.01
+
+NAME: Final = "targets"
+"""What the lock of the file is called."""
+
+Notes = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a command line must say to have the graph of a run.
+
+    Attributes:
+        target: the graph, as `path.py:name` or `package.module:name`.
+        max_depth: the lower depth that the run was given, or None.
+    """
+
+    target: str
+    max_depth: int | None = None
+
+
+class Targets:
+    """The notes of one database."""
+
+    def __init__(self, path: Path) -> None:
+        """Name the file; nothing is read yet."""
+        self._path = path
+
+    def of(self, run: str) -> Noted | None:
+        """Return what is noted of a run, if it is there and can be understood."""
+        found = self._read().get(run)
+        if not isinstance(found, dict):
+            return None
+        entry = cast("Notes", found)
+        depth, target = entry.get("max_depth"), self._target(entry)
+        known = isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0
+        return None if target is None else Noted(target, depth if known else None)
+
+    def note(self, run: str, noted: Noted) -> None:
+        """Note the graph of a run; other processes may do the same at this moment.
+
+        Raises:
+            OSError: if the file cannot be written.
+            JournalUnavailable: if another process holds it for too long.
+        """
+        entry = self._entry(noted.target)
+        if noted.max_depth is not None:
+            entry["max_depth"] = noted.max_depth
+        self._change(lambda notes: {**notes, run: entry})
+
+    def forget(self, runs: Iterable[str]) -> None:
+        """Remove the notes of runs.
+
+        Raises:
+            OSError: if the file cannot be written.
+            JournalUnavailable: if another process holds it for too long.
+        """
+        gone = frozenset(runs)
+        if gone & self._read().keys():
+            self._change(lambda notes: {run: entry for run, entry in notes.items() if run not in gone})
+
+    # --- the file ---
+
+    def _read(self) -> Notes:
+        try:
+            found: object = json.loads(self._path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return cast("Notes", found) if isinstance(found, dict) else {}
+
+    def _change(self, change: Callable[[Notes], Notes]) -> None:
+        _make_folder(self._path.parent)
+        with _held(self._path.parent):
+            text = json.dumps(change(self._read()), indent=1)
+            _replace(self._path, text + "\n")
+
+    # --- places: of files below the folder that the database belongs to, so that it can be moved with them ---
+
+    def _base(self) -> Path:
+        folder = self._path.parent.absolute()
+        return folder.parent if folder.name == ".graphflow" else folder
+
+    def _entry(self, target: str) -> Notes:
+        with contextlib.suppress(TargetError, OSError, ValueError):
+            file, name = split_file(target)
+            if file is not None:
+                place = Path(os.path.normpath(file.absolute()))
+                with contextlib.suppress(ValueError):
+                    place = place.relative_to(self._base())
+                return {"file": str(place)} if name is None else {"file": str(place), "name": name}
+        return {"module": target}
+
+    def _target(self, entry: Notes) -> str | None:
+        """Return a target as it is seen from the folder one stands in."""
+        module, file, name = entry.get("module"), entry.get("file"), entry.get("name")
+        if isinstance(module, str):
+            return module
+        if not isinstance(file, str):
+            return None
+        place = self._base() / file
+        with contextlib.suppress(OSError, ValueError):
+            place = place.relative_to(Path.cwd())
+        return f"{place}:{name}" if isinstance(name, str) else str(place)
+
+
+def _make_folder(folder: Path) -> None:
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == ".graphflow":
+            (folder / ".gitignore").write_text("*\n", "utf-8")
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Generator[None]:
+    """Hold a lock that dies with its holder, as that of a run's writer does."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            lock = RunLock.take(folder, NAME)
+            break
+        except RunLocked:
+            if time.monotonic() >= end:
+                msg = f"another process holds the notes in {str(folder)!r}."
+                raise JournalUnavailable(msg) from None
+            time.sleep(AGAIN)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that whoever reads it sees the old text or the new one, whole."""
+    number, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".new")
+    try:
+        with os.fdopen(number, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def required(targets: Targets, run: str, given: str | None, max_depth: int | None = None) -> Noted:
+    """Return which graph to load for a run: the one that is given, else the one that is noted.
+
+    Raises:
+        BadUse: if there is neither.
+    """
+    noted = targets.of(run)
+    if given is not None:
+        return Noted(given, max_depth if max_depth is not None else noted.max_depth if noted is not None else None)
+    if noted is None:
+        raise BadUse(f"nobody noted which graph the run {run!r} is of: add --target path.py[:name].")
+    return noted if max_depth is None else Noted(noted.target, max_depth)

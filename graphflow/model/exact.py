@@ -1,0 +1,206 @@
+"""What "exactly the same" means for a stored value, and how its place in a larger one is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable, Mapping
+from datetime import datetime, time
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from pydantic import BaseModel
+
+from graphflow.model.frozen import FrozenDict
+from graphflow.model.outcome import Update
+
+DEEPEST: Final = 100
+"""How many values may stand inside each other: each level takes stack, and JSON readers have a limit of their own."""
+
+
+class_of: Final = cast("Callable[[Any], type[Any]]", type)
+"""The exact class of a value, whatever the value says of itself."""
+
+
+class Unreadable(ValueError):
+    """Stored data that are not what was written, or that belong to another graph.
+
+    Attributes:
+        where: the place in the value, such as "items[2].name"; "" for the value itself.
+        what: what is wrong there.
+    """
+
+    def __init__(self, what: str) -> None:
+        """Say what is wrong; the place grows on the way out."""
+        self.what = what
+        self._steps: list[str] = []
+        super().__init__(what)
+
+    @property
+    def where(self) -> str:
+        """The place in the value."""
+        return "".join(reversed(self._steps)).removeprefix(".")
+
+    def step(self, step: str) -> None:
+        """Put the place of what it was found in before its own."""
+        self._steps.append(step)
+
+    def __str__(self) -> str:
+        """Say what is wrong, and where."""
+        return f"{self.what} (at {self.where})" if self._steps else self.what
+
+
+class Refused(Exception):
+    """A value that cannot be stored exactly, on its way to the one who asked; `steps` lead to it, innermost first."""
+
+    def __init__(self, kind: type[Any] | str, hint: str) -> None:
+        """Take the class of the value, or what to call it, and what can be done."""
+        self.kind = kind if isinstance(kind, str) else kind_name(kind)
+        self.hint = hint
+        self.steps: list[tuple[str, int, str]] = []
+        super().__init__(hint)
+
+    def step(self, step: str, holder: object) -> None:
+        """Put the place of what it was found in before its own."""
+        self.steps.append((step, id(holder), kind_name(type(holder))))
+
+
+def kind_name(kind: type[Any]) -> str:
+    """Return the name of a class for a message; never raises.
+
+    >>> kind_name(int), kind_name(Decimal)
+    ('int', 'decimal.Decimal')
+    """
+    try:
+        name = f"{kind.__module__}.{kind.__qualname__}"
+    except Exception:  # noqa: BLE001 - a metaclass may do anything
+        return "object"
+    return name.removeprefix("builtins.")
+
+
+def short(data: object) -> str:
+    """Return a text for a message that shows some of what was found; never raises, except for a want of stack."""
+    try:
+        text = repr(data)
+    except ValueError:  # a whole number of thousands of digits
+        text = f"<{kind_name(class_of(data))}>"
+    return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
+
+
+def key_step(key: object) -> str:
+    """Return the step to the item of a key, short enough for a message.
+
+    >>> key_step("a"), key_step(("a",))
+    ("['a']", '[<tuple>]')
+    """
+    if type(key) is str:
+        return f"[{key!r}]" if len(key) <= _WIDEST else f"[{key[:_WIDEST]!r}...]"
+    if type(key) in (int, float, bool, type(None)):
+        text = hex(key) if isinstance(key, int) and key.bit_length() > _WIDEST else repr(key)
+        return f"[{text[:_WIDEST]}]"
+    return f"[<{kind_name(type(key))}>]"
+
+
+_WIDEST: Final = 80
+
+
+# --- sameness --------------------------------------------------------------------------------------------------------
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two values are equal and of the same types all the way down, NaN being the same as itself.
+
+    >>> same((1, float("nan")), (1, float("nan"))), same(1, True), same(Decimal("1.0"), Decimal("1.00"))
+    (True, False, False)
+    """
+    if one is other:
+        return True
+    kind = class_of(one)
+    if type(other) is not kind:
+        return False
+    test = _TESTS.get(kind)
+    if test is not None:
+        return test(one, other)
+    if tuple in kind.__mro__:  # a NamedTuple
+        return _items(one, other) and same(getattr(one, "__dict__", None), getattr(other, "__dict__", None))
+    if BaseModel in kind.__mro__:
+        return (
+            _table(one.__dict__, other.__dict__)
+            and one.__pydantic_fields_set__ == other.__pydantic_fields_set__
+            and same(one.__pydantic_extra__, other.__pydantic_extra__)
+            and same(one.__pydantic_private__, other.__pydantic_private__)
+        )
+    if dataclasses.is_dataclass(kind):
+        return all(same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(kind))
+    return bool(one == other)
+
+
+def _items(one: Any, other: Any) -> bool:
+    return len(one) == len(other) and all(map(same, one, other))
+
+
+def _table(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    if len(one) != len(other):
+        return False
+    pairs = zip(one.items(), other.items(), strict=True)
+    return all((a is b or same(a, b)) and (x is y or same(x, y)) for (a, x), (b, y) in pairs)
+
+
+def _members(one: Any, other: Any) -> bool:
+    if len(one) != len(other):
+        return False
+    found = {item: item for item in other}
+    rest: list[Any] = []
+    for item in one:
+        if item not in found:
+            rest.append(item)  # it holds NaN, which is found by identity alone
+        elif not same(item, found.pop(item)):
+            return False
+    for item in rest:
+        match = next((known for known in found if same(item, known)), found)
+        if match is found:
+            return False
+        del found[match]
+    return True
+
+
+def bits(number: float) -> bytes:
+    """Return a float as it lies in memory: it tells 0.0 from -0.0, and one NaN from another."""
+    return struct.pack(">d", number)
+
+
+def _same_moment(one: Any, other: Any) -> bool:
+    return bool(
+        one.replace(tzinfo=None) == other.replace(tzinfo=None)
+        and one.fold == other.fold
+        and same_zone(one.tzinfo, other.tzinfo)
+    )
+
+
+def same_zone(one: Any, other: Any) -> bool:
+    """Tell whether two time zones are the same, by name and all."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if hasattr(one, "key"):
+        return bool(one.key == other.key)
+    return bool(one == other and one.tzname(None) == other.tzname(None))
+
+
+_TESTS: Final[dict[type[Any], Callable[[Any, Any], bool]]] = {
+    **dict.fromkeys((str, int, bytes, bool), lambda one, other: bool(one == other)),
+    float: lambda one, other: bits(one) == bits(other),
+    complex: lambda one, other: bits(one.real) == bits(other.real) and bits(one.imag) == bits(other.imag),
+    Decimal: lambda one, other: bool(one.as_tuple() == other.as_tuple()),
+    Fraction: lambda one, other: bool(one.as_integer_ratio() == other.as_integer_ratio()),
+    range: lambda one, other: (one.start, one.stop, one.step) == (other.start, other.stop, other.step),
+    datetime: _same_moment,
+    time: _same_moment,
+    **dict.fromkeys((tuple, list), _items),
+    dict: _table,
+    **dict.fromkeys((set, frozenset), _members),
+    FrozenDict: lambda one, other: _table(dict(one), dict(other)),
+    Update: lambda one, other: _table(one.fields, other.fields),
+}

@@ -1,0 +1,432 @@
+"""How the values of a class are taken apart and built again: models, dataclasses, NamedTuples, enums."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
+from pydantic.dataclasses import rebuild_dataclass
+from pydantic_core import ArgsKwargs, PydanticUndefined
+from typing_extensions import TypedDict
+
+from graphflow.model.exact import Refused, same, short
+from graphflow.model.outcome import Delegate
+from graphflow.model.secrets import hints_of, secret_fields
+
+Parts = dict[str, Any]
+NONE: Final[frozenset[str]] = frozenset()
+
+
+class Misfit(Exception):
+    """Parts that do not make a value of the class, or not this one.
+
+    Attributes:
+        why: the exception behind it, unless it could show a secret.
+    """
+
+    why: Exception | None = None
+
+
+def storable(kind: type[Any]) -> bool:
+    """Tell whether the values of a class can be stored, if a graph declares it."""
+    mro = kind.__mro__
+    if BaseModel in mro:
+        return kind is not BaseModel and kind is not RootModel
+    if enum.Enum in mro:
+        return bool(vars(kind).get("_member_names_"))
+    return any("__dataclass_fields__" in vars(base) for base in mro) or (tuple in mro and hasattr(kind, "_fields"))
+
+
+class Plan:
+    """How values of one class are taken apart and built again.
+
+    Attributes:
+        kind: the class.
+        names: its fields, in order.
+        hidden: those that are secrets.
+    """
+
+    __slots__ = ("hidden", "kind", "names")
+
+    def __init__(self, kind: type[Any], names: tuple[str, ...]) -> None:
+        """Look for secrets among the fields."""
+        self.kind = kind
+        self.names = names
+        self.hidden = secret_fields(kind)
+
+    def parts(self, value: Any) -> Parts:
+        """Return the values of the fields.
+
+        Raises:
+            Refused: if the value holds anything else, or misses one.
+        """
+        raise NotImplementedError
+
+    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+        """Return a value with exactly these parts.
+
+        Args:
+            parts: the values of the fields.
+            given: those that are secrets which a person gave, and may be converted.
+
+        Raises:
+            Misfit: if there is none.
+        """
+        raise NotImplementedError
+
+    def prove(self, value: Any, parts: Parts) -> None:
+        """Prove that a value can be built again from its parts.
+
+        Raises:
+            Refused: if it cannot.
+        """
+        try:
+            self.same_besides(self.build(parts), value)
+        except Misfit as error:
+            raise Refused(self.kind, str(error)) from error.why
+        except Exception as error:
+            raise Refused(self.kind, f"it raised {type(error).__name__} when it was built again") from error
+
+    def same_besides(self, made: Any, value: Any) -> None:
+        """Compare what two values of the same parts hold besides them.
+
+        Raises:
+            Misfit: if they differ.
+        """
+
+    def told(self, error: Exception) -> Misfit:
+        """Return what was wrong, without the value where it may be a secret."""
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(map(str, first["loc"][: 1 if self.hidden else None])) or "whole"
+            what, why = f"its {where} is not valid", first["msg"]
+        else:
+            what, why = f"its class raises {type(error).__name__}", str(error)
+        made = Misfit(what if self.hidden else f"{what}: {why[:200]}")
+        made.why = None if self.hidden else error
+        return made
+
+
+class ModelPlan(Plan):
+    """How pydantic models are taken apart and built again."""
+
+    __slots__ = ("_defaults", "_private", "_root", "_validate", "all_names", "open")
+
+    def __init__(self, kind: type[BaseModel]) -> None:
+        """Complete the class.
+
+        Raises:
+            Refused: if it imports what its fields name.
+        """
+        if not kind.__pydantic_complete__:
+            kind.model_rebuild()
+        _refuse_imports(kind, kind.__pydantic_core_schema__)
+        super().__init__(kind, tuple(kind.model_fields))
+        self.all_names = set(self.names)
+        self.open = kind.model_config.get("extra") == "allow"
+        self._validate: Callable[..., Any] = kind.__pydantic_validator__.validate_python
+        self._private = bool(kind.__private_attributes__)
+        self._root = RootModel in kind.__mro__
+        self._defaults: Parts = {
+            name: info.default
+            for name, info in kind.model_fields.items()
+            if info.default is not PydanticUndefined and info.default_factory is None
+        }
+
+    def build_model(
+        self, held: Parts, chosen: set[str] | None, extra: Parts | None, given: frozenset[str] = NONE
+    ) -> Any:
+        """Return a model with exactly these values.
+
+        Args:
+            held: the values of the fields.
+            chosen: the names that count as set; None for all of them.
+            extra: values that are no fields; None where the class allows none.
+            given: the fields that are secrets which a person gave, and may be converted.
+
+        Raises:
+            Misfit: if there is none.
+        """
+        values: Any = held.copy()
+        if chosen is not None:
+            for name, default in self._defaults.items():
+                if name not in chosen and same(values[name], default):
+                    del values[name]  # a default need not be valid, and is not validated
+        if extra:
+            values.update(extra)
+        if self._root:
+            values = values.get("root", PydanticUndefined)
+        try:
+            made = self._validate(values, strict=not given, by_alias=False, by_name=True)
+        except Exception as error:
+            raise self.told(error) from error
+        if type(made) is not self.kind:
+            msg = "its validator makes something else of it"
+            raise Misfit(msg)
+        found = made.__dict__
+        if len(found) != len(held):
+            msg = "its validators give it more than its fields"
+            raise Misfit(msg)
+        for name, value in held.items():
+            if found[name] is not value and name not in given and not same(found[name], value):
+                msg = f"its field {name!r} comes back as another value: a validator changes it, or it was never valid"
+                raise Misfit(msg)
+        if (extra or made.__pydantic_extra__) and not same(made.__pydantic_extra__, extra):
+            msg = "its extra values come back otherwise"
+            raise Misfit(msg)
+        if chosen is not None:
+            object.__setattr__(made, "__pydantic_fields_set__", chosen)
+        return made
+
+    def prove_model(self, value: Any, held: Parts, chosen: set[str] | None, extra: Parts | None) -> None:
+        """Prove that a model can be built again.
+
+        Raises:
+            Refused: if it cannot.
+        """
+        try:
+            made = self.build_model(held, chosen, extra)
+            different = self._private and not same(made.__pydantic_private__, value.__pydantic_private__)
+        except Misfit as error:
+            raise Refused(self.kind, str(error)) from error.why
+        except Exception as error:
+            raise Refused(self.kind, f"it raised {type(error).__name__} when it was built again") from error
+        if different:
+            raise Refused(self.kind, "its private attributes are not stored: make fields of them")
+
+
+class DataPlan(Plan):
+    """How dataclasses are taken apart and built again: by their constructor."""
+
+    __slots__ = ("_build", "_check", "_more")
+
+    def __init__(self, kind: type[Any]) -> None:
+        """Look at the fields."""
+        fields = dataclasses.fields(kind)
+        super().__init__(kind, tuple(field.name for field in fields))
+        self._check = checker(self)
+        self._build = _OWN.get(kind) or self._constructor(tuple(field.name for field in fields if field.init))
+        slots = (vars(base).get("__slots__", ()) for base in kind.__mro__)
+        flat = [name for found in slots for name in ((found,) if isinstance(found, str) else found)]
+        self._more = tuple(name for name in flat if name not in {*self.names, "__weakref__", "__dict__"})
+
+    def parts(self, value: Any) -> Parts:
+        """Return the values of the fields, and refuse attributes besides them."""
+        found: Parts = {}
+        name = ""
+        try:
+            for name in self.names:
+                found[name] = getattr(value, name)
+            held = getattr(value, "__dict__", None)
+        except Exception as error:
+            raise Refused(self.kind, f"its field {name!r} raised {type(error).__name__}") from error
+        if held:
+            only(self.kind, held, self.names)
+        return found
+
+    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+        """Return what the constructor makes of them, if it has the same fields."""
+        checked = self._check(parts, given)
+        try:
+            made = self._build(checked)
+        except Exception as error:
+            raise self.told(error) from error
+        if type(made) is not self.kind:
+            msg = "its constructor makes something else of it"
+            raise Misfit(msg)
+        for name, value in checked.items():
+            found = getattr(made, name)
+            if found is not value and not same(found, value):
+                msg = f"its field {name!r} comes back as another value from its constructor"
+                raise Misfit(msg)
+        return made
+
+    def same_besides(self, made: Any, value: Any) -> None:
+        """Compare slots that are no fields."""
+        if any(not same(getattr(made, name, None), getattr(value, name, None)) for name in self._more):
+            msg = "it has slots that are no fields: make fields of them"
+            raise Misfit(msg)
+
+    def _constructor(self, taken: tuple[str, ...]) -> Callable[[Parts], Any]:
+        kind: Any = self.kind
+        if "__pydantic_validator__" not in vars(kind):
+            return lambda parts: kind(**{name: parts[name] for name in taken})
+        rebuild_dataclass(kind)  # it is a dataclass of pydantic
+        _refuse_imports(kind, kind.__pydantic_core_schema__)
+        validate = kind.__pydantic_validator__.validate_python
+        return lambda parts: validate(
+            ArgsKwargs((), {name: parts[name] for name in taken}), by_alias=False, by_name=True
+        )
+
+
+class TuplePlan(Plan):
+    """How NamedTuples are taken apart and built again: without their constructor, which may be anything."""
+
+    __slots__ = ("_check",)
+
+    def __init__(self, kind: type[Any]) -> None:
+        """Look at the fields."""
+        super().__init__(kind, tuple(kind._fields))
+        self._check = checker(self)
+
+    def parts(self, value: Any) -> Parts:
+        """Return the items by the names of the fields."""
+        items: tuple[Any, ...] = tuple(_items(value))
+        if len(items) != len(self.names) or getattr(value, "__dict__", None):
+            raise Refused(self.kind, "it holds more than its fields, or less")
+        return dict(zip(self.names, items, strict=True))
+
+    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+        """Return a tuple of them."""
+        return _new_tuple(self.kind, self._check(parts, given).values())
+
+
+_items: Final[Callable[[Any], Any]] = cast("Any", tuple).__iter__
+_new_tuple: Final[Callable[..., Any]] = cast("Any", tuple).__new__
+
+
+class EnumPlan(Plan):
+    """How members of enums are named, and found again."""
+
+    __slots__ = ()
+
+    def __init__(self, kind: type[Any]) -> None:
+        """Take the class; a member has no fields."""
+        super().__init__(kind, ())
+
+    def write(self, member: Any) -> Parts:
+        """Return the name of a member, or the value of a combination of flags.
+
+        Raises:
+            Refused: if it is neither.
+        """
+        members = cast("Mapping[str, Any]", self.kind.__members__)
+        name = member._name_
+        if isinstance(name, str) and members.get(name) is member:
+            return {"is": name}
+        if isinstance(member, enum.Flag) and type(member._value_) is int:
+            return {"value": member._value_}
+        raise Refused(self.kind, "it is no member of its enum")
+
+    def read(self, data: Parts) -> Any:
+        """Return the member that was written.
+
+        Raises:
+            Misfit: if there is none.
+        """
+        found: Any = None
+        match data:
+            case {"is": str(name)}:
+                found = self.kind.__members__.get(name)
+            case {"value": int(value)} if type(value) is int and issubclass(self.kind, enum.Flag):
+                with contextlib.suppress(ValueError):
+                    found = self.kind(value)
+            case _:
+                pass
+        if type(found) is not self.kind or self.write(found) != data:
+            msg = f"no member is {short(data)}"
+            raise Misfit(msg)
+        return found
+
+
+# --- parts of plans --------------------------------------------------------------------------------------------------
+
+_OWN: Final[dict[type[Any], Callable[[Parts], Any]]] = {
+    Delegate: lambda parts: Delegate(*parts["calls"], update=parts["update"]),
+}
+"""Classes of ours whose constructor takes something else than the fields by name."""
+
+
+def plan_of(kind: type[Any]) -> Plan:
+    """Return the plan of a class that can be stored.
+
+    Raises:
+        Refused: if its values can never be built again.
+    """
+    try:
+        if BaseModel in kind.__mro__:
+            return ModelPlan(kind)
+        if enum.Enum in kind.__mro__:
+            return EnumPlan(kind)
+        return DataPlan(kind) if dataclasses.is_dataclass(kind) else TuplePlan(kind)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(kind, f"its class cannot be read ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+def only(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse a value that has attributes which are no fields.
+
+    Raises:
+        Refused: naming the first.
+    """
+    more = [name for name in held if name not in names and name != "__orig_class__"]  # the mark of `Box[int](...)`
+    if more:
+        raise Refused(
+            kind, f"it holds {more[0]!r} besides its fields, as a cached property does: make a property of it"
+        )
+
+
+def refuse_shape(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse a model whose attributes are not its fields.
+
+    Raises:
+        Refused: saying which is missing, or too much.
+    """
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise Refused(kind, f"its field {missing[0]!r} has no value")
+    only(kind, held, names)
+
+
+_IMPORTS: Final = re.compile(r"\bimport_string\b|\bImportString\._")
+
+
+def _refuse_imports(kind: type[Any], schema: object) -> None:
+    """Refuse a class that imports what a text names: what a journal holds must never be imported."""
+    if _IMPORTS.search(repr(schema)):
+        raise Refused(kind, "it imports what its ImportString fields name; store the names as str")
+
+
+def checker(plan: Plan) -> Callable[[Parts, frozenset[str]], Parts]:
+    """Return what checks the fields of a class against their annotations, as far as these can be read.
+
+    It raises `Misfit`, and returns the parts, those converted that a person gave.
+    """
+    hints = hints_of(plan.kind)
+    fields = {name: Any if isinstance(hints.get(name), str) else hints.get(name, Any) for name in plan.names}
+    if all(hint is Any for hint in fields.values()):
+        return lambda parts, _: parts
+    adapter = _adapter(fields) or _adapter(
+        {name: hint if _adapter({name: hint}) else Any for name, hint in fields.items()}
+    )
+    if adapter is None:
+        return lambda parts, _: parts
+    _refuse_imports(plan.kind, adapter.core_schema)
+    validate = adapter.validator.validate_python
+
+    def check(parts: Parts, given: frozenset[str]) -> Parts:
+        try:
+            made = validate(parts, strict=not given)
+        except Exception as error:
+            raise plan.told(error) from error
+        return {**parts, **{name: made[name] for name in given}} if given else parts
+
+    return check
+
+
+def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any] | None:
+    """Return what validates a dict of fields, None for annotations that pydantic cannot read."""
+    make: Any = TypedDict
+    try:
+        table = make("Fields", dict(fields))
+        table.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+        return TypeAdapter(table)
+    except Exception:  # noqa: BLE001 - annotations are code
+        return None

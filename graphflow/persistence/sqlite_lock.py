@@ -1,0 +1,102 @@
+"""The lock of a run's writer: it dies with its holder, holds between processes and within one, on every system."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from graphflow.errors import RunLocked
+from graphflow.persistence.sqlite_store import is_busy, unavailable
+from graphflow.persistence.storing import digest
+
+_TRIES: Final = 100
+"""How often a lock file may vanish under our hands before that is called an error."""
+
+
+class RunLock:
+    """A lock file that is held, named by a hash of the run's id.
+
+    The file is an empty SQLite database, and holding it means to keep a transaction open that wants to write. So the
+    locks are those that SQLite takes, which the system frees when the process ends, however it ends; which another
+    connection in the same process meets too; and which work alike on Linux, macOS and Windows. A child that the process
+    forks does not inherit them.
+    """
+
+    def __init__(self, run: str, path: Path, connection: sqlite3.Connection, identity: tuple[int, int] | None) -> None:
+        """Hold what `take` has taken."""
+        self.path = path
+        self._run = run
+        self._connection = connection
+        self._identity = identity
+
+    @classmethod
+    def take(cls, folder: Path, run: str) -> RunLock:
+        """Take the lock of a run, without waiting.
+
+        Raises:
+            RunLocked: somebody holds it.
+            JournalUnavailable: the lock file cannot be made.
+        """
+        path = folder / f"{digest(run).hex()[:32]}.lock"
+        try:
+            for _ in range(_TRIES):
+                # Whoever releases a lock removes its file while it is still held. A file that was opened just before
+                # that can be locked afterwards, but nobody else will meet that lock: so the file that is locked must be
+                # the one that had the name before it was opened and has it still.
+                before = _identity(path)
+                if before is None:
+                    # SQLite makes the file, and SQLite closes it: to close a file of one's own would drop every lock
+                    # that this process has on it.
+                    _connect(path).close()
+                    continue
+                lock = cls(run, path, _connect(path), before)
+                if lock._hold():
+                    return lock
+        except (sqlite3.Error, OSError) as error:
+            raise unavailable(error, path) from error
+        raise unavailable(OSError("the lock file is removed again and again"), path)
+
+    def _hold(self) -> bool:
+        try:
+            # Not EXCLUSIVE: of two that begin at once, each would meet the other on the way there, and both give up.
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._connection.close()
+            if is_busy(error):
+                raise RunLocked(self._run) from None
+            if _identity(self.path) == self._identity:
+                raise
+            return False  # SQLite missed the file at its first look
+        if _identity(self.path) == self._identity:
+            return True
+        self._connection.close()
+        return False
+
+    def release(self) -> None:
+        """Remove the file, then let it go; what another has put in its place stays."""
+        with contextlib.suppress(OSError):  # Windows removes no open file
+            self._remove()
+        self._connection.close()
+        if os.name == "nt":
+            with contextlib.suppress(OSError):  # nor one that another has opened
+                self._remove()
+
+    def _remove(self) -> None:
+        if _identity(self.path) == self._identity:
+            self.path.unlink()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    # The time too: a file system may give the number of a removed file to the next one. Nothing is ever written to it.
+    return found.st_ino, found.st_mtime_ns

@@ -1,0 +1,385 @@
+"""The database file of a `SqliteJournal`: how it is opened, what is in it, and what each failure means."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from graphflow.errors import JournalUnavailable, UsageError
+
+MEMORY: Final = ":memory:"
+APPLICATION: Final = 0x67666A6C
+"""What stands in the header of a file of ours: "gfjl"."""
+
+SEQ_BITS: Final = 32
+"""A row's key is the run's number, shifted by this, plus its own: rows lie in order, and need no second index."""
+
+_CHECKPOINT_BYTES: Final = 4_000_000
+_CHECKPOINT_AT_LAST_PAGES: Final = 16_000
+_RETRY_SECONDS: Final = 0.01
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    # AUTOINCREMENT: the number of a run that was deleted is never given again, so nobody who still writes under it can
+    # meet another run.
+    connection.execute(
+        "CREATE TABLE runs (key INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL UNIQUE, epoch INTEGER NOT NULL)"
+    )
+    connection.execute(
+        "CREATE TABLE rows (id INTEGER PRIMARY KEY, at REAL NOT NULL, fact TEXT NOT NULL, decisions TEXT NOT NULL)"
+    )
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+
+
+MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {0: _create}
+"""What brings a database from one format to the next; 0 is an empty file."""
+
+
+Trouble: TypeAlias = sqlite3.Error | OSError | UnicodeDecodeError
+"""What using a database can raise; the last one if it is so damaged that SQLite's complaint about it is no text."""
+
+
+class Place:
+    """Where a database is, and how it is to be treated.
+
+    Attributes:
+        path: the file as it was named.
+        memory: whether there is no file.
+        fsync: whether a commit waits until the disk has it.
+        patience: how many seconds to wait for others.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, fsync: bool, patience: float) -> None:
+        """Check what can be checked without touching anything."""
+        if not str(path):
+            raise UsageError("a journal needs the path of its file; a journal that is not kept is MemoryJournal().")
+        if not 0 <= patience <= 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
+            raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
+        self.path = Path(path)
+        self.memory = str(path) == MEMORY
+        self.fsync = fsync
+        self.patience = patience
+        self._real: Path | None = None
+
+    def real(self) -> Path:
+        """The file itself, wherever links and a later change of directory lead."""
+        if self._real is None:
+            self._real = Path(os.path.realpath(self.path))
+        return self._real
+
+    def make_folder(self) -> Path:
+        """Make the folder that the file lies in, if it is not there, and return the file."""
+        real = self.real()
+        if not real.parent.exists():
+            real.parent.mkdir(parents=True, exist_ok=True)
+            if real.parent.name == ".graphflow":
+                (real.parent / ".gitignore").write_text("*\n", "utf-8")
+        return real
+
+    def exists(self) -> bool:
+        """Whether there is a file, without making one."""
+        return self.memory or self.path.exists()
+
+    def make_locks(self) -> Path:
+        """Make the folder of the runs' locks, if it is not there."""
+        real = self.make_folder()
+        folder = real.with_name(f"{real.name}.locks")
+        folder.mkdir(exist_ok=True)
+        return folder
+
+
+class Store:
+    """One connection to a database, opened when it is first needed, and used by one thread at a time.
+
+    Attributes:
+        lock: held by whoever uses it.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Open nothing yet."""
+        self.lock = threading.Lock()
+        self.place = place
+        self._cursor: sqlite3.Cursor | None = None
+        self._pid = 0
+        self._file: tuple[int, int] | None = None
+
+    def cursor(self) -> sqlite3.Cursor:
+        """The cursor of the open connection; call it with the lock held.
+
+        Raises:
+            sqlite3.Error, OSError: as SQLite says it.
+            JournalUnavailable: the file is none of ours, or a newer version wrote it.
+        """
+        cursor = self._cursor
+        if cursor is None:
+            cursor = self._open()
+        return cursor
+
+    def ready(self) -> None:
+        """Open the connection before it is needed.
+
+        Raises:
+            JournalUnavailable: whatever went wrong, in words.
+        """
+        with self.use():
+            pass
+
+    @contextlib.contextmanager
+    def use(self) -> Generator[sqlite3.Cursor]:
+        """Hold the store for one statement, or several that need not be one.
+
+        Raises:
+            JournalUnavailable: whatever went wrong, in words.
+        """
+        with self.lock:
+            try:
+                self._look()
+                yield self.cursor()
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+                raise self.failed(error) from error
+
+    @contextlib.contextmanager
+    def transaction(self) -> Generator[sqlite3.Cursor]:
+        """Hold the store for a transaction: all of it is stored or nothing.
+
+        Raises:
+            JournalUnavailable: whatever went wrong, in words.
+        """
+        with self.use() as cursor, _transaction(cursor.connection):
+            yield cursor
+
+    def failed(self, error: Trouble) -> JournalUnavailable:
+        """Put a failure into words; a connection that may have been harmed is opened anew next time."""
+        if _code(error) not in _HARMLESS:
+            self.close()
+        return unavailable(error, self.place.path, self.place.patience)
+
+    def checkpoint(self) -> None:
+        """Move what is in the log to the database itself, as far as that goes without waiting for anybody."""
+        with self.lock, contextlib.suppress(sqlite3.Error):
+            if self._cursor is not None:
+                self._cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def scrub(self) -> None:
+        """Empty the log, which may still hold what was deleted, unless somebody reads it now."""
+        with self.lock, contextlib.suppress(sqlite3.Error):
+            if self._cursor is not None:
+                self._cursor.execute("PRAGMA busy_timeout = 0")
+                self._cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._cursor.execute(f"PRAGMA busy_timeout = {int(self.place.patience * 1000)}")
+
+    def close(self) -> None:
+        """Close the connection; it is opened again when it is needed."""
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None and self._pid == os.getpid():
+            cursor.connection.close()
+
+    def _look(self) -> None:
+        """Let go of a connection that a fork has brought here, or whose file was removed or replaced."""
+        if self._cursor is None or self.place.memory:
+            return
+        if self._pid != os.getpid():
+            _INHERITED.append(self._cursor)
+            self._cursor = None
+        elif _file(self.place.real()) != self._file:
+            self.close()
+
+    def _open(self) -> sqlite3.Cursor:
+        place = self.place
+        path = Path(MEMORY) if place.memory else place.make_folder()
+        connection = sqlite3.connect(path, timeout=place.patience, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(connection, place)
+            _migrate(connection, place)
+        except BaseException:
+            connection.close()
+            raise
+        self._file, self._pid = None if place.memory else _file(path), os.getpid()
+        self._cursor = connection.cursor()
+        return self._cursor
+
+
+_INHERITED: Final[list[sqlite3.Cursor]] = []
+"""Connections of the process that this one was forked from: SQLite forbids even to close them."""
+
+
+class Stores:
+    """The connections of a journal.
+
+    Attributes:
+        writing: for appends, which run in the event loop's thread: nothing that reads for long may keep them waiting.
+        aside: for the rest; the same one if the database is in memory.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Open nothing yet."""
+        self.writing = Store(place)
+        self.aside = self.writing if place.memory else Store(place)
+        self._grown = 0
+        self._folding = False
+
+    def grow(self, text: int) -> None:
+        """Hear that a row was written; call it with the lock of `writing` held.
+
+        Now and then the log is moved into the database, in a thread, so that no append has to wait for it.
+        """
+        self._grown += text + 4096  # the log takes whole pages
+        if self._grown >= _CHECKPOINT_BYTES and not self._folding and self.writing is not self.aside:
+            self._grown, self._folding = 0, True
+            threading.Thread(target=self._fold, name="graphflow checkpoint").start()
+
+    def close(self) -> None:
+        """Close both; they are opened again when they are needed."""
+        for store in (self.writing, self.aside):
+            with store.lock:
+                store.close()
+
+    def _fold(self) -> None:
+        try:
+            self.aside.checkpoint()
+        finally:
+            self._folding = False
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _prepare(connection: sqlite3.Connection, place: Place) -> None:
+    until = time.monotonic() + place.patience
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            break
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here when another process does the same to the same new file.
+            if not is_busy(error) or time.monotonic() > until:
+                raise
+            time.sleep(_RETRY_SECONDS)
+    connection.execute(f"PRAGMA synchronous = {'FULL' if place.fsync else 'NORMAL'}")
+    if place.fsync:
+        connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves it to the drive
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_AT_LAST_PAGES}")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+
+
+def _migrate(connection: sqlite3.Connection, place: Place) -> None:
+    newest = max(MIGRATIONS) + 1
+    while (version := _format(connection, place, newest)) < newest:
+        with _transaction(connection):
+            if _format(connection, place, newest) == version:  # another process may have been quicker
+                MIGRATIONS[version](connection)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+
+
+def _format(connection: sqlite3.Connection, place: Place, newest: int) -> int:
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION and (version or connection.execute("SELECT 1 FROM sqlite_master").fetchone()):
+        raise JournalUnavailable(
+            f"{str(place.path)!r} is the database of another program. Nothing was changed in it: name another file."
+        )
+    if version > newest:
+        raise JournalUnavailable(
+            f"{str(place.path)!r} was written by a newer graphflow (format {version}; this one knows {newest}). "
+            f"Nothing was changed in it: use that version, or name another file."
+        )
+    return version
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):  # some failures have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+# --- what a failure means --------------------------------------------------------------------------------------------
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether somebody else has the database locked."""
+    return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _code(error: Exception) -> int | None:
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF  # the rest says more than a person needs
+
+
+def unavailable(error: Trouble, path: Path, patience: float = 0.0) -> JournalUnavailable:
+    """Say in words what went wrong with a file, and what to do."""
+    shown = repr(str(path))
+    says = f"the journal {shown} cannot be used: {_meaning(error, path, patience)}"
+    return JournalUnavailable(f"{says} ({error}). What was stored before is intact.")
+
+
+def _meaning(error: Trouble, path: Path, patience: float) -> str:
+    if isinstance(error, OSError):
+        return _SYSTEM.get(error.errno or 0, "the system refused it")
+    if isinstance(error, UnicodeDecodeError):
+        return _MEANINGS[sqlite3.SQLITE_CORRUPT]
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return (
+                f"another process had it locked for more than {patience:g} s. Let that one finish, or give the "
+                f"journal more patience="
+            )
+        case sqlite3.SQLITE_CANTOPEN if path.is_dir():
+            return "it is a folder. Name a file"
+        case code:
+            return _MEANINGS.get(code or 0, "SQLite refused it")
+
+
+_HARMLESS: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_CONSTRAINT,
+}
+"""After these a connection goes on as if nothing had happened."""
+
+_SYSTEM: Final = {
+    errno.EACCES: "it may not be read and written here",
+    errno.EPERM: "it may not be read and written here",
+    errno.EROFS: "it lies where nothing can be written",
+    errno.ENOSPC: "the disk is full. Make room, then resume",
+    errno.EDQUOT: "the disk quota is used up. Make room, then resume",
+    errno.EEXIST: "a file stands where a folder must be",
+    errno.ENOTDIR: "a file stands where a folder must be",
+    errno.EMFILE: "this process has too many files open; each run at work needs one for its lock",
+    errno.ENAMETOOLONG: "its name is too long",
+}
+
+_MEANINGS: Final = {
+    sqlite3.SQLITE_FULL: "the disk is full, or the file has reached its greatest size. Make room, then resume",
+    sqlite3.SQLITE_READONLY: "it can only be read. Allow writing to the file and to its folder",
+    sqlite3.SQLITE_PERM: "it may not be read and written here",
+    sqlite3.SQLITE_CANTOPEN: (
+        "it cannot be opened. Its folder must be there and writable, and each run at work needs one open file more"
+    ),
+    sqlite3.SQLITE_NOTADB: "it is no SQLite database. Name another file",
+    sqlite3.SQLITE_CORRUPT: "it is damaged. Bring back a copy; `sqlite3 FILE .recover` saves what can be saved",
+    sqlite3.SQLITE_IOERR: "reading or writing failed. Is the disk full, or gone? Resume when it is well again",
+    sqlite3.SQLITE_NOMEM: "there is not enough memory",
+    sqlite3.SQLITE_TOOBIG: "a row is larger than SQLite can hold",
+    sqlite3.SQLITE_CONSTRAINT: "a row stands already where another was to be written",
+}

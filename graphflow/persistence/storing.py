@@ -1,0 +1,125 @@
+"""What the journals share: which ids they take, which rows they refuse, and threads that nobody else can use up."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Final, NoReturn, TypeVar, TypeVarTuple
+
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+
+from graphflow.errors import JournalDamaged, UsageError
+from graphflow.events import Row
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+LAST_SEQ: Final = 2**32 - 1
+"""The highest number that a row can have: a run of four billion events."""
+
+_WORKERS: Final = 40
+_THREADS: Final[RunVar[CapacityLimiter]] = RunVar("graphflow.persistence.threads")
+
+
+async def in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
+    """Do what may wait for a disk or a server in a worker thread; it is never abandoned half-way.
+
+    The threads are the journals' own. The bodies of a run share others, and all of those may be waiting for a record
+    to be stored.
+    """
+    try:
+        limiter = _THREADS.get()
+    except LookupError:
+        limiter = CapacityLimiter(_WORKERS)
+        _THREADS.set(limiter)
+    return await to_thread.run_sync(work, *args, limiter=limiter)
+
+
+def checked_id(run: str) -> str:
+    r"""Return the id of a run if every journal can store it.
+
+    Any text is one, but for two characters that a database has no place for.
+
+    Raises:
+        UsageError: if it is no text, or holds a NUL or half of a surrogate pair.
+
+    >>> checked_id("'; DROP TABLE rows; --")
+    "'; DROP TABLE rows; --"
+    >>> checked_id("a\0b")
+    Traceback (most recent call last):
+        ...
+    graphflow.errors.UsageError: 'a\x00b' cannot be the id of a run: it holds a NUL character, which no journal stores.
+    """
+    if not isinstance(run, str):
+        raise UsageError(f"{run!r} cannot be the id of a run: an id is text, this is a {type(run).__name__}.")
+    if "\0" in run:
+        raise UsageError(f"{run!r} cannot be the id of a run: it holds a NUL character, which no journal stores.")
+    if not _is_text(run):
+        raise UsageError(f"{run!r} cannot be the id of a run: it holds half of a surrogate pair, which is not text.")
+    return run
+
+
+def checked_row(run: str, last: int, row: Row) -> Row:
+    """Return a row if every journal can store it behind the row `last`.
+
+    Raises:
+        UsageError: if its number is taken or too high, or its text is none.
+    """
+    if not last < row.seq <= LAST_SEQ:
+        misnumbered(run, last, row)
+    for text in (row.fact, row.decisions):
+        if "\0" in text or not (text.isascii() or _is_text(text)):
+            not_text(run, row)
+    return row
+
+
+def misnumbered(run: str, last: int, row: Row) -> NoReturn:
+    """Refuse a row whose number is not above that of the last one."""
+    if row.seq > LAST_SEQ:
+        raise UsageError(f"row {row.seq} of the run {run!r} has no place: the highest number is {LAST_SEQ}.")
+    raise UsageError(f"row {row.seq} of the run {run!r} cannot follow row {last}: rows are stored once and in order.")
+
+
+def not_text(run: str, row: Row) -> NoReturn:
+    """Refuse a row whose text a database cannot hold."""
+    raise UsageError(
+        f"row {row.seq} of the run {run!r} holds a NUL character or half of a surrogate pair as it is: write it as an "
+        f"escape, which JSON has for both."
+    )
+
+
+def released(run: str) -> NoReturn:
+    """Refuse an append by a writer that has given its place back."""
+    raise UsageError(f"this writer of the run {run!r} was released: claim the run again to write.")
+
+
+def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -> Row:
+    """Return a stored row; only its shape is checked.
+
+    Raises:
+        JournalDamaged: if a column does not hold what it must.
+    """
+    if not isinstance(seq, int):
+        raise JournalDamaged(run, None, f"a number of a row is a {type(seq).__name__}")
+    if isinstance(at, float) and isinstance(fact, str) and isinstance(decisions, str):
+        return Row(seq, at, fact, decisions)
+    kinds = ", ".join(type(column).__name__ for column in (at, fact, decisions))
+    raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str")
+
+
+def digest(text: str) -> bytes:
+    """Return 32 bytes that stand for a text of any length.
+
+    >>> digest("a run").hex()[:16]
+    '7666f0507e9b2d38'
+    """
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
