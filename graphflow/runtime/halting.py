@@ -163,7 +163,10 @@ class Halting(Core):
     def _open_again(self, halted: Halt | None) -> None:
         """Open the task groups, set the timers and ask the hooks of a session that begins."""
         for number in sorted(self.scopes):
-            self.commands.append(OpenGroup(number, self.scopes[number].around))
+            around = self.scopes[number].around
+            self.commands.append(
+                OpenGroup(number, around if around in self.scopes else 0)
+            )  # losers outlive what closed
         for number, timer in sorted(self.timers.items()):
             self.commands.append(SetTimer(number, timer.at, timer.limit))
         answered = {fact.path for fact in halted.late if isinstance(fact, HookAnswered)} if halted else set[Path]()

@@ -73,6 +73,10 @@ class Unread(NamedTuple):
     data: Any
 
 
+_EXACT: Final = frozenset({int, str, bool})
+"""The types of fields whose data are their values, without a further look."""
+
+
 def _plan(kind: type[Any]) -> Plan:
     found = [item for item in fields(kind) if item.name != "path"]
     names = tuple(item.name for item in found)
@@ -236,7 +240,9 @@ class Rows:
             return _adapter(EdgeName).validate_python(EdgeName(*data), strict=True)
         if plan.kind is EffectFinished and name == "result":
             return self._result(data)
-        value: Any = data if data is None or type(data) is int else self._codec.decode(data)
+        if type(data) is kind and kind in _EXACT:
+            return data
+        value: Any = self._codec.decode(data)
         return value if kind is Any else _adapter(kind).validate_python(value, strict=True)
 
 
