@@ -37,8 +37,8 @@ class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
     __slots__ = (
-        "_answers", "_effects", "_runner", "_waits", "awake", "blocked", "cancelled", "command", "count", "ended",
-        "memory", "path", "scope", "thread",
+        "_answers", "_asking", "_flying", "_runner", "_uses", "_waits", "awake", "blocked", "cancelled", "command", "count",
+        "ended", "memory", "path", "scope", "thread",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
@@ -55,7 +55,9 @@ class Body:
         self.awake = True
         recall = runner.recall  # of a process that has ended
         self.memory: Memory | None = recall.take(self.path, command.turn, command.attempt) if recall else None
-        self._effects = 0
+        self._asking: set[str] = set()  # the keys of its effects that wait to be allowed
+        self._flying: set[str] = set()  # the keys of its effects that are being done
+        self._uses: dict[str, int] = {}  # how often each key was used
         self._waits: dict[str, tuple[anyio.Event, bool]] = {}  # and whether it is an effect that waits
         self._answers: dict[str, GoOn | RefuseEffect] = {}
 
@@ -99,7 +101,7 @@ class Body:
     async def _answer_to(self, key: str) -> RefuseEffect | None:
         if key not in self._answers:
             event = anyio.Event()
-            self._waits[key] = (event, _INSIDE.get() is self)
+            self._waits[key] = (event, self._inside() is not None)
             self._review()
             try:
                 await event.wait()
@@ -116,7 +118,7 @@ class Body:
 
     def _review(self) -> None:
         """Tell the runner when this body falls asleep on the clock or wakes: its effects wait, or it does itself."""
-        asleep = bool(self._waits) and self._effects <= sum(inside for _, inside in self._waits.values())
+        asleep = bool(self._waits) and len(self._flying) <= sum(inside for _, inside in self._waits.values())
         if asleep is self.awake and not self.ended:
             self.awake = not asleep
             self._runner.awake(-1 if asleep else 1)
@@ -152,29 +154,56 @@ class Body:
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()
-        if _INSIDE.get() is self:
+        if self._inside() is not None:
             msg = f"effect({name!r}) of {path_text(self.path)!r} stands inside another: what that does is one effect."
             raise UsageError(msg)
         command = self.command
-        if key is None:
-            key = str(self.count)
-            self.count += 1
-        digest = _digest(args)
-        request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest, cost)
+        if key in self._asking:
+            raise EffectKeyRequired(path_text(self.path), name)
+        key = self._own_key(key)
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
         known = self.memory.asked.pop(key, None) if self.memory is not None else None
-        refused = await (self._ask(request) if known is None else self._ask_again(request, known))
+        self._asking.add(key)
+        try:
+            refused = await (self._ask(request) if known is None else self._ask_again(request, known))
+        finally:
+            self._asking.discard(key)
         if refused is not None and refused.bound == "key":
             raise EffectKeyRequired(path_text(self.path), name)
         if refused is not None:
             raise BoundHit(refused.bound, limit=refused.limit, wanted=refused.wanted, left=refused.left)
         if known is not None and known.finished is not None:
             return self._runner.recorded(known.finished, fn, command.node)
+        return await self._perform(request, fn, args, usage)
+
+    def _own_key(self, key: str | None) -> str:
+        """Return what an effect of this turn is found again by: its position, or its key and how often that was used.
+
+        A key that is in flight stays as it is, for the fold to refuse.
+        """
+        if key is None:
+            self.count += 1
+            return str(self.count - 1)
+        if key in self._flying:
+            return key
+        uses = self._uses[key] = self._uses.get(key, 0) + 1
+        return key if uses == 1 else f"{key} ({uses})"
+
+    async def _perform(
+        self,
+        request: EffectRequested,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        usage: Callable[[Any], Budget] | None,
+    ) -> Any:
+        """Do an effect that the fold has allowed, and record how it ended."""
+        key, name = request.key, request.name
         if takes_key(fn):
-            fn = functools.partial(fn, idempotency_key=self._runner.idempotency_key(request, name, digest))
-        finished = functools.partial(EffectFinished, self.path, command.turn, command.attempt, key)
+            fn = functools.partial(fn, idempotency_key=self._runner.idempotency_key(request, name, request.digest))
+        finished = functools.partial(EffectFinished, self.path, request.turn, request.attempt, key)
         outside = _INSIDE.get()
-        _INSIDE.set(self)
-        self._effects += 1
+        _INSIDE.set(_Inside(self, key))
+        self._flying.add(key)
         try:
             if is_async(fn):
                 result = await fn(*args)
@@ -190,12 +219,17 @@ class Body:
                 await self._give_up(key, None)
             raise
         finally:
-            self._effects -= 1
+            self._flying.discard(key)
             if self._waits:
                 self._review()
             _INSIDE.set(outside)  # not reset(): a coroutine may be closed in another context
         await self._runner.record(finished(result=result, usage=used))
         return result
+
+    def _inside(self) -> _Inside | None:
+        """Return the effect of this body that is being done here, if one is."""
+        inside = _INSIDE.get()
+        return inside if inside is not None and inside.body is self else None
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `Step.sleep`."""
@@ -204,8 +238,13 @@ class Body:
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()
-        key = f"sleep {self.count}"
-        self.count += 1
+        inside = self._inside()
+        if inside is None:
+            key = f"sleep {self.count}"
+            self.count += 1
+        else:  # counted in its effect, which is not done again once it is recorded
+            key = f"sleep {inside.key}/{inside.sleeps}"
+            inside.sleeps += 1
         request = SleepRequested(self.path, self.command.turn, self.command.attempt, key, float(seconds))
         known = self.memory.asked.pop(key, None) if self.memory is not None else None
         await (self._ask(request) if known is None else self._ask_again(request, known))
@@ -242,7 +281,17 @@ def _digest(args: tuple[Any, ...]) -> str:
 
 _PLAIN = (str, bytes, int, float, bool, type(None))
 
-_INSIDE: ContextVar[Body | None] = ContextVar("graphflow_inside_effect", default=None)
+
+class _Inside:
+    """The effect that is being done."""
+
+    __slots__ = ("body", "key", "sleeps")
+
+    def __init__(self, body: Body, key: str) -> None:
+        self.body, self.key, self.sleeps = body, key, 0
+
+
+_INSIDE: ContextVar[_Inside | None] = ContextVar("graphflow_inside_effect", default=None)
 
 
 def current_task() -> Any:
