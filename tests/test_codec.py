@@ -10,7 +10,7 @@ import zoneinfo
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass
 from decimal import Decimal
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import pytest
 from hypothesis import given, settings
@@ -189,10 +189,11 @@ def test_l1_an_enum_inside_a_class_inside_a_model() -> None:
     """Case L1: an enum that is defined inside a class comes back as its very member."""
     value = Case(item=Item(name="a", shape=Item.Shape.FLAT))
 
-    back = there_and_back(value)
+    back: Case = there_and_back(value)
 
     assert back == value
     assert type(back) is Case
+    assert back.item is not None
     assert back.item.shape is Item.Shape.FLAT
 
 
@@ -218,13 +219,13 @@ def test_defaults_that_were_never_validated_come_back() -> None:
 
     class Made(BaseModel):
         number: float = 1
-        at: list[int] = Field(default_factory=lambda: [len(made)])
+        at: list[int] = Field(default_factory=lambda: [len(seen)])
         odd: int = "none"  # type: ignore[assignment]  # pydantic does not look at defaults
 
-    made: list[Any] = []
+    seen: list[Any] = []
     codec = Codec(Kinds([Made]))
     first, second = Made(), Made(number=2.5)
-    made.append(first)
+    seen.append(first)
 
     for value in (first, second):
         back = there_and_back(value, codec)
@@ -290,8 +291,8 @@ def test_a_named_tuple_with_a_constructor_of_its_own() -> None:
     class Doubling(Base):
         __slots__ = ()
 
-        def __new__(cls, a: int) -> "Doubling":
-            return Base.__new__(cls, 2 * a)
+        def __new__(cls, a: int) -> Self:
+            return super().__new__(cls, 2 * a)
 
     back = there_and_back(Doubling(2), Codec(Kinds([Doubling])))
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, List, NamedTuple  # noqa: UP035 - an old form of a type
+from typing import Annotated, Any, List, NamedTuple, cast  # noqa: UP035 - an old form of a type
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ImportString, PrivateAttr, model_validator
@@ -214,7 +214,7 @@ class Strange(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _other(cls, given: Any, handler: Any) -> Any:
-        return given if isinstance(given, cls) else Item(name="a")
+        return handler(given) if isinstance(given, cls) else Item(name="a")
 
 
 class Mutable(BaseModel):
@@ -261,6 +261,13 @@ def with_(value: Any, **attributes: Any) -> Any:
     return value
 
 
+def with_private() -> Any:
+    """Make a model whose private attribute is not as at first."""
+    made: Any = Private(number=1)
+    made._seen = 3
+    return made
+
+
 def cached() -> Cached:
     """Make a model whose cached property has been asked for."""
     made = Cached(number=2)
@@ -282,9 +289,9 @@ def without(value: Any, name: str) -> Any:
         (lambda: Item.model_construct(name="a", size="1.5"), "size is not valid"),
         (lambda: Item.model_construct(), "'name' has no value"),
         (lambda: Item.model_construct(_fields_set={"name", "x"}, name="a"), "which it does not have"),
-        (lambda: with_(Private(number=1), _seen=3), "private attributes"),
+        (with_private, "private attributes"),
         (cached, "'twice' besides its fields"),
-        (Strange, "makes something else of it"),
+        (Strange.model_construct, "makes something else of it"),
         (lambda: with_(Mutable(), __pydantic_extra__={"number": 3}), "a name that no field has"),
         (lambda: with_(Mutable(), __pydantic_extra__={3: 3}), "needs a name"),
         (lambda: with_(Filled(1), made=2), "'made' comes back as another value"),
@@ -304,7 +311,7 @@ def test_what_a_class_would_not_build_again_is_refused_at_once(make: Callable[[]
 
     error = refused({"it": make()}, *kinds)
 
-    assert error.where == "['it']"
+    assert error.where.startswith("['it']")
     assert says in str(error)
 
 
@@ -329,7 +336,7 @@ def test_a_tuple_with_more_items_than_fields_is_refused() -> None:
     class Open(NamedTuple):
         a: int
 
-    assert "more than its fields" in str(refused(tuple.__new__(Open, (1, 2)), Open))
+    assert "more than its fields" in str(refused(cast("Any", tuple).__new__(Open, (1, 2)), Open))
 
 
 def test_a_class_that_needs_more_than_its_fields_is_refused() -> None:
@@ -363,8 +370,8 @@ def test_a_member_that_no_enum_has_is_refused() -> None:
     class Lone(enum.Enum):
         A = 1
 
-    stray = object.__new__(Lone)
-    stray._name_, stray._value_ = "B", 2  # type: ignore[misc,assignment]
+    stray: Any = object.__new__(Lone)
+    stray._name_, stray._value_ = "B", 2
 
     assert "no member of its enum" in str(refused(stray, Lone))
 
@@ -374,9 +381,6 @@ def test_a_member_that_no_enum_has_is_refused() -> None:
 
 class Raising(BaseModel):
     number: int = 1
-
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError("eq")
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__dict__":
@@ -416,7 +420,7 @@ class Nameless(metaclass=Meta):
 @pytest.mark.parametrize("kind", [Raising, Falling, Unequal, Nameless], ids=["dict", "field", "eq", "name"])
 def test_a_class_that_raises_gives_the_one_error_too(kind: type[Any]) -> None:
     """Whatever a user's class does when it is looked at, one typed error comes out."""
-    assert refused([kind()], Raising, Falling)
+    assert refused([kind()], Raising, Falling).where.startswith("[0]")
 
 
 def test_a_validator_that_raises_anything_is_a_refusal() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import random
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -56,13 +55,19 @@ async def store(journal: SqliteJournal, run: str, numbers: range, size: int = 20
     await writer.release()
 
 
+def prepare(path: Path, numbers: range, size: int = 20) -> None:
+    """Store rows of a run in a file that nobody has open afterwards."""
+    with closing(SqliteJournal(path)) as journal:
+        anyio.run(store, journal, "run", numbers, size)
+
+
 async def numbers(journal: SqliteJournal, run: str) -> list[int]:
     """The numbers of a run's rows."""
     return [found.seq for found in await journal.read(run)]
 
 
 PRELUDE: Final = """
-import os, resource, sys
+import os, sys
 import anyio
 from graphflow.errors import JournalError, JournalUnavailable, RunLocked
 from graphflow.events import Row
@@ -321,11 +326,20 @@ async def test_a_closed_journal_opens_again(path: Path) -> None:
     await writer.release()
 
 
-def test_a_journal_that_is_forgotten_is_closed(path: Path) -> None:
-    """Nobody has to close a journal: when it is gone, its log is in the file."""
-    anyio.run(store, SqliteJournal(path), "run", range(3))
+END: Final = """
+async def main():
+    await (await journal.claim("run")).append(row(0))
+"""
+
+
+def test_a_process_that_ends_closes_its_journal(path: Path) -> None:
+    """Nobody has to close a journal: when the process ends in order, its log is in the file."""
+    with beside(END, path) as child:
+        assert said(child) == ""
+        child.wait()
 
     assert [entry.name for entry in path.parent.iterdir() if entry.name.startswith("runs.db-")] == []
+    assert anyio.run(numbers, SqliteJournal(path), "run") == [0]
 
 
 async def test_what_was_deleted_is_not_in_the_file_any_more(path: Path) -> None:
@@ -391,7 +405,8 @@ def test_each_row_waits_for_the_disk_if_that_is_wanted(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        pytest.param({"path": ""}, "MemoryJournal", id="no path"),
+        pytest.param({"path": ""}, "'' is no path", id="no path"),
+        pytest.param({"path": "a\0b"}, "is no path", id="a NUL"),
         pytest.param({"path": "runs.db", "patience": -1.0}, "patience=-1.0 makes no sense", id="no patience"),
         pytest.param({"path": "runs.db", "patience": float("nan")}, "makes no sense", id="no number"),
     ],
@@ -487,7 +502,7 @@ def test_what_may_not_be_written_is_named(closed: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "runs.db"
-        anyio.run(store, SqliteJournal(path), "run", range(3))
+        prepare(path, range(3))
         before = path.read_bytes()
         folder.chmod(0o555 if closed == "folder" else 0o777)
         (folder / "runs.db.locks").chmod(0o777)
@@ -506,6 +521,8 @@ def test_what_may_not_be_written_is_named(closed: str) -> None:
 
 
 LIMITED: Final = """
+import resource
+
 async def main():
     writer = await journal.claim("run")
     for seq in range(20):
@@ -526,7 +543,7 @@ async def main():
 """
 
 
-@pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="this system has no limit for the size of a file")
+@pytest.mark.skipif(os.name == "nt", reason="this system has no limit for the size of a file")
 def test_a_write_that_fails_loses_nothing(path: Path) -> None:
     """When the system writes no more, the append fails; what was stored is there, and the run goes on afterwards."""
     with beside(LIMITED, path) as child:
@@ -619,7 +636,7 @@ async def test_an_empty_file_becomes_a_journal(path: Path) -> None:
 
 def test_damage_is_an_error_or_does_no_harm(path: Path) -> None:
     """Whatever bytes of the file are changed or missing, reading gives rows or an error of ours, nothing else."""
-    anyio.run(store, SqliteJournal(path), "run", range(60), SIZE)
+    prepare(path, range(60), SIZE)
     content, dice, outcomes = path.read_bytes(), random.Random(3), Counter[str]()
 
     for trial in range(examples(400)):

@@ -1,4 +1,4 @@
-"""The command line: `graphflow run`, `check`, `bounds` and `draw`."""
+"""The command line: `graphflow run` and `resume`, `check`, `bounds`, `draw`, and what is stored of runs."""
 
 from __future__ import annotations
 
@@ -105,6 +105,9 @@ def _misused(screen: Screen, error: Exception) -> int:
     said = getattr(error, "format_message", None)
     if said is None or not hasattr(error, "exit_code"):
         raise error
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands without one of them
+        screen.out.line(said())
+        return BAD_USE
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphflow")
     screen.say(f"{command}: {said()}\nTry: {command} --help")

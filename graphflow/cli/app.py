@@ -6,24 +6,43 @@ the library that reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.main import get_command
 
-from graphflow.cli.printing import Screen, version_text
+from graphflow.cli.options import (
+    Answers,
+    At,
+    BudgetMore,
+    Changed,
+    ChangedWord,
+    Db,
+    Events,
+    Fsync,
+    Json,
+    MaxDepth,
+    Quiet,
+    RunArgument,
+    RunId,
+    Secrets,
+    Target,
+    TargetOption,
+    Task,
+    Traceback,
+)
+from graphflow.cli.printing import version_text
+from graphflow.cli.runs_app import diff, runs
 
-Task: TypeAlias = Callable[[Screen], int]
-"""What a command does on a screen; it returns the exit code."""
-
-Target = Annotated[str, typer.Argument(metavar="TARGET", help="The graph: path.py[:name] or package.module[:name].")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+if TYPE_CHECKING:
+    from graphflow.cli.resuming import Again, Branch
+    from graphflow.cli.running import Play
 
 app: Final = typer.Typer(
     name="graphflow",
     epilog="Exit codes: 0 completed, 1 failed or partial, 2 bad use or bad graph, 3 exhausted, 4 waiting, "
-    "130 cancelled.",
+    "5 a run that cannot be stored "
+    "or read, 130 cancelled.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -66,42 +85,146 @@ def run(
             "seconds. Repeatable.",
         ),
     ] = None,
-    max_depth: Annotated[
-        int | None, typer.Option("--max-depth", metavar="N", min=0, help="Allow fewer nested delegations.")
-    ] = None,
+    max_depth: MaxDepth = None,
     max_parallel: Annotated[
         int | None, typer.Option("--max-parallel", metavar="N", min=1, help="Run at most N bodies at once.")
     ] = None,
+    run_id: RunId = None,
+    db: Db = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of the run.")] = False,
+    fsync: Fsync = False,
     json: Json = False,
-    events: Annotated[
-        str | None, typer.Option("--events", metavar="FILE", help="Write every event as a line of JSON.")
-    ] = None,
-    answers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--answer",
-            metavar="ID=VALUE",
-            help="Answers a question, or approves a call: yes, no, a text or JSON. A waiting run shows its ids. "
-            "Repeatable.",
-        ),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    traceback: Annotated[
-        bool, typer.Option("--traceback", help="If a node fails, show where in your own files.")
-    ] = False,
+    events: Events = None,
+    answers: Answers = None,
+    quiet: Quiet = False,
+    traceback: Traceback = False,
 ) -> Task:
     """Run a graph.
 
     The result goes to stdout; progress, and what the nodes print, to stderr.
     Ctrl-C cancels the run and waits for its end; a second Ctrl-C stops at once.
+    What happens is stored as it happens, so that `resume` goes on with the run, whatever ends this process.
     """
-    from graphflow.cli.running import RunOptions, run_command
+    from graphflow.cli.going import Manner
+    from graphflow.cli.running import Play, RunOptions, run_command
+    from graphflow.cli.store import StoreOptions
 
     options = RunOptions(
-        target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, json, events,
-        tuple(answers or ()), quiet, traceback,
+        target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, run_id,
+        None if no_store else StoreOptions(db, fsync),
+        Play(tuple(answers or ()), events, Manner(json, quiet, traceback)),
     )  # fmt: skip
     return lambda screen: run_command(screen, options)
+
+
+@app.command()
+def resume(
+    run: RunArgument,
+    *,
+    answers: Answers = None,
+    budget: BudgetMore = None,
+    changed: Changed = "refuse",
+    secrets: Secrets = None,
+    target: TargetOption = None,
+    max_depth: MaxDepth = None,
+    db: Db = None,
+    fsync: Fsync = False,
+    json: Json = False,
+    events: Events = None,
+    quiet: Quiet = False,
+    traceback: Traceback = False,
+) -> Task:
+    """Go on with a stored run: one that waits, stands still at a bound, or was broken off.
+
+    What is recorded is not done again. A run that has ended is shown, and not changed.
+    """
+    return _again(
+        _stored(run, target, max_depth, changed, secrets=secrets, db=db, fsync=fsync), tuple(budget or ()),
+        _play(answers, events, json=json, quiet=quiet, traceback=traceback), None,
+    )  # fmt: skip
+
+
+@app.command()
+def fork(
+    run: RunArgument,
+    *,
+    at: At = None,
+    run_id: RunId = None,
+    answers: Answers = None,
+    budget: BudgetMore = None,
+    changed: Changed = "refuse",
+    secrets: Secrets = None,
+    target: TargetOption = None,
+    max_depth: MaxDepth = None,
+    db: Db = None,
+    fsync: Fsync = False,
+    json: Json = False,
+    events: Events = None,
+    quiet: Quiet = False,
+    traceback: Traceback = False,
+) -> Task:
+    """Begin a run that shares the past of a stored one, and go on with it.
+
+    The stored run is not changed. `runs show RUN --events` shows the numbers of its events.
+    """
+    from graphflow.cli.resuming import Branch
+
+    return _again(
+        _stored(run, target, max_depth, changed, secrets=secrets, db=db, fsync=fsync), tuple(budget or ()),
+        _play(answers, events, json=json, quiet=quiet, traceback=traceback), Branch(at, run_id),
+    )  # fmt: skip
+
+
+@app.command()
+def replay(
+    run: RunArgument,
+    *,
+    changed: Changed = "refuse",
+    secrets: Secrets = None,
+    target: TargetOption = None,
+    max_depth: MaxDepth = None,
+    db: Db = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> Task:
+    """Show the result of a stored run, worked out again from what is recorded.
+
+    Nothing is called, and nothing is written.
+    """
+    from graphflow.cli.resuming import replay_command
+
+    again = _stored(run, target, max_depth, changed, secrets=secrets, db=db)
+    options = _play(None, None, json=json, quiet=quiet, traceback=False)
+    return lambda screen: replay_command(screen, again, options)
+
+
+def _stored(
+    run: str, target: str | None, max_depth: int | None, changed: ChangedWord, *, secrets: list[str] | None,
+    db: str | None, fsync: bool = False,
+) -> Again:  # fmt: skip
+    from graphflow.cli.resuming import Again
+    from graphflow.cli.store import StoreOptions
+
+    return Again(run, target, max_depth, changed, tuple(secrets or ()), StoreOptions(db, fsync))
+
+
+def _play(
+    answers: list[str] | None, events: str | None, *, json: bool, quiet: bool, traceback: bool
+) -> Play:  # fmt: skip
+    from graphflow.cli.going import Manner
+    from graphflow.cli.running import Play
+
+    return Play(tuple(answers or ()), events, Manner(json, quiet, traceback))
+
+
+def _again(again: Again, budget: tuple[str, ...], options: Play, branch: Branch | None) -> Task:
+    from graphflow.cli.resuming import resume_command
+
+    return lambda screen: resume_command(screen, again, options, budget, branch)
+
+
+app.command()(diff)
+app.add_typer(runs)
 
 
 @app.command()

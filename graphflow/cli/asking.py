@@ -88,10 +88,20 @@ def _cut(text: str) -> str:
     return text if more <= 0 else f"{text[:LONG]} ... and {more:,} more characters, which --json shows"
 
 
-def hint_lines(questions: Sequence[Question]) -> Iterator[str]:
-    """Say how a run is given its answers beforehand, so that a shell reads each id as it is."""
-    yield "run it again with --answer ID=VALUE, which starts a new run, or run it in a terminal:"
-    yield from (f"  --answer {shlex.quote(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS])
+def hint_lines(questions: Sequence[Question], resume: str | None) -> Iterator[str]:
+    """Say how a run is given its answers, so that a shell reads each id as it is.
+
+    Args:
+        questions: what it asks.
+        resume: the command line that goes on with the run; None if nothing of it is kept.
+    """
+    if resume is None:
+        yield "run it again with --answer ID=VALUE, which starts a new run, or run it in a terminal:"
+        yield from (f"  --answer {shlex.quote(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS])
+    else:
+        yield "to answer, now or later (without --answer you are asked in a terminal):"
+        given = [f"--answer {shlex.quote(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS]]
+        yield "  " + (" \\\n    " if len(given) > 1 else " ").join([resume, *given])
     if len(questions) > MOST_HINTS:
         yield f"  and {len(questions) - MOST_HINTS:,} more"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from graphflow.events import (
     AnswerGiven,
+    BudgetAdded,
     EffectFinished,
     EffectRequested,
     EffectStarted,
@@ -23,7 +24,7 @@ from graphflow.events import (
     RunStarted,
     TextDelta,
 )
-from graphflow.model.budget import Budget
+from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.ids import Path
 from graphflow.visualize.facts import budget_words
 from graphflow.visualize.talk import MODEL
@@ -187,6 +188,8 @@ class Board:
         match body:
             case RunStarted():
                 self.graph, self.budget = body.graph, body.budget
+            case BudgetAdded():
+                self._more(body.budget)
             case RunEnded():
                 self.over = body.status != "waiting"
                 if self.over:
@@ -213,16 +216,8 @@ class Board:
                 self._end(self.row(body.path), body.status)
             case Refused() if body.path:
                 self.row(body.path).refused += 1
-            case EffectRequested():
-                self._functions.add(body.path)
-            case EffectStarted() if body.path not in self._functions:
-                self._called(body)
-            case EffectFinished():
-                failure = body.failure
-                self._landed(body.path, body.key, broken=failure is not None and failure.code != "cancelled")
-            case TextDelta():
-                row = self.row(body.path)
-                row.text = (row.text + body.text)[-4 * TAIL :]
+            case EffectRequested() | EffectStarted() | EffectFinished() | TextDelta():
+                self._effect(body)
             case _:
                 pass
 
@@ -233,7 +228,31 @@ class Board:
             row.thinking = 0
             row.tools.clear()
 
+    def _more(self, budget: Budget) -> None:
+        """Let what a bound has cut off run again, with more to spend."""
+        had = self.budget
+        sums = {name: _sum(getattr(had, name), getattr(budget, name)) for name in (*ADDITIVE, "seconds")}
+        self.budget = Budget.checked(**sums)
+        if self.over:
+            self.over = False
+            for row in self.rows.values():
+                row.open, row.running = 0, row.running + row.open
+
     # --- agents: their calls are effects that no body asked for ---
+
+    def _effect(self, body: EffectRequested | EffectStarted | EffectFinished | TextDelta) -> None:
+        match body:
+            case EffectRequested():
+                self._functions.add(body.path)
+            case EffectStarted():
+                if body.path not in self._functions:
+                    self._called(body)
+            case EffectFinished():
+                failure = body.failure
+                self._landed(body.path, body.key, broken=failure is not None and failure.code != "cancelled")
+            case TextDelta():
+                row = self.row(body.path)
+                row.text = (row.text + body.text)[-4 * TAIL :]
 
     def _called(self, body: EffectStarted) -> None:
         row = self.row(body.path)
@@ -353,6 +372,11 @@ def plural(noun: str) -> str:
     ('retries', 'node runs')
     """
     return noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+
+
+def _sum(had: Any, more: Any) -> Any:
+    """Add to a bound; what has none stays without."""
+    return had if had is None or more is None else had + more
 
 
 def _of(limit: object, form: str, sign: str = "") -> str:

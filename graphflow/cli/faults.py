@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, cast
 
-from graphflow.errors import DefinitionError, GraphflowError, GraphProblems, MissingExtra, UsageError
+from graphflow.errors import (
+    DefinitionError,
+    GraphChanged,
+    GraphflowError,
+    GraphProblems,
+    JournalError,
+    MissingExtra,
+    NotStorable,
+    RunExists,
+    UnknownRun,
+    UsageError,
+)
+from graphflow.model.secrets import MissingSecrets
 
 FAILED: Final = 1
 BAD_USE: Final = 2
+STORE: Final = 5
 INTERRUPTED: Final = 130
 
 MOST_FRAMES: Final = 12
@@ -104,6 +118,23 @@ def reading(error: OSError) -> str:
     return error.strerror or type(error).__name__
 
 
+def notes_of(error: BaseException) -> list[str]:
+    """Return what was added to an error on its way."""
+    notes: object = getattr(error, "__notes__", None)
+    return [note for note in cast("list[object]", notes) if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def _of_store(error: JournalError | NotStorable) -> str:
+    """Say what is wrong with a stored run, with the words of the command line."""
+    match error:
+        case GraphChanged():
+            return text_of(error).replace('changed="compatible"', "--changed compatible")
+        case NotStorable():
+            return f"{text_of(error)}. Or say --no-store, and nothing is kept."
+        case _:
+            return text_of(error)
+
+
 def explained(error: BaseException) -> tuple[int, str]:
     """Return the exit code for an error that ends a command, and what to say.
 
@@ -113,10 +144,18 @@ def explained(error: BaseException) -> tuple[int, str]:
     match error:
         case GraphProblems():
             return BAD_USE, f"{text_of(error)}\nNothing has run. `graphflow check` tells more."
-        case BadUse() | DefinitionError() | UsageError() | MissingExtra():
+        case RunExists():
+            again = f"`graphflow resume {shlex.quote(error.run)}` goes on with it"
+            return BAD_USE, f"a run {error.run!r} is stored already: {again}, or choose another --run-id."
+        case MissingSecrets(names=names):
+            given = " ".join(f"--secret {shlex.quote(f'{name}=VARIABLE')}" for name in names)
+            return BAD_USE, f"secrets are never stored: give them again, out of the environment: {given}."
+        case BadUse() | DefinitionError() | UsageError() | MissingExtra() | UnknownRun():
             return BAD_USE, text_of(error)
         case KeyboardInterrupt():
-            return INTERRUPTED, "cancelled."
+            return INTERRUPTED, "\n".join(["cancelled.", *notes_of(error)])
+        case JournalError() | NotStorable():
+            return STORE, "\n".join([_of_store(error), *notes_of(error)])
         case GraphflowError():
             return FAILED, text_of(error)
         case SystemExit():

@@ -26,7 +26,9 @@ MOST_VISITS: Final = 3
 MOST_BUSY: Final = 3
 """How many agents are named that do something now."""
 
-NOTED: Final = frozenset({"emitted", "warned", "listener", "detected", "granted", "tool", "not executed", "repaired"})
+NOTED: Final = frozenset(
+    {"emitted", "warned", "listener", "detected", "granted", "tool", "not executed", "repaired", "budget"}
+)
 """The kinds of lines that no tree shows, so that they stand above it."""
 
 OFTEN: Final = frozenset({"emitted", "warned"})
@@ -54,6 +56,10 @@ class Progress(Protocol):
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
+        ...
+
+    def past(self, event: Event) -> None:
+        """Take one event of what was done before this process took the run up: it is known, and not told."""
         ...
 
     def note(self, text: str) -> None:
@@ -88,6 +94,10 @@ class Silence:
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
+        self.board.fold(event)
+
+    def past(self, event: Event) -> None:
+        """Take one event of the past."""
         self.board.fold(event)
 
     def note(self, text: str) -> None:
@@ -127,6 +137,11 @@ class Lines(Silence):
                 self._say(f"{text} (more of this kind is not told)")
         self.refresh()
 
+    def past(self, event: Event) -> None:
+        """Take one event of the past: what comes later may speak of it."""
+        super().past(event)
+        self._telling.line_of(event)
+
     def refresh(self) -> None:
         """Tell the spending if that is due."""
         if not self.board.over and time.monotonic() - self._last >= EVERY:
@@ -164,6 +179,7 @@ class Tree(Silence):
         self._console = Console(file=screen.err.file, highlight=False, markup=False, emoji=False)
         self._live: Live | None = None
         self._began = time.monotonic()
+        self._before = 0.0
         self._resting = 0.0
         self._stopped_at: float | None = None
 
@@ -178,6 +194,12 @@ class Tree(Silence):
         self._told[key] += 1
         if kind in OFTEN or self._told[key] <= MOST_VISITS:
             self.note(text)
+
+    def past(self, event: Event) -> None:
+        """Take one event of the past; the time that it took is over."""
+        super().past(event)
+        self._telling.line_of(event)
+        self._before = self.board.at
 
     def note(self, text: str) -> None:
         """Write a line above the tree."""
@@ -219,7 +241,7 @@ class Tree(Silence):
     def _drawing(self, most: int) -> Text:
         seconds = self.board.at
         if self._stopped_at is None:
-            seconds = max(seconds, time.monotonic() - self._began - self._resting)
+            seconds = max(seconds, self._before + time.monotonic() - self._began - self._resting)
         lines = [self._text(shown(self.board.graph, TEXT), "bold")]
         lines += [
             self._text(line.text, _STYLES[line.standing]) for line in self.board.lines(max(most, 3), ascii=self._ascii)

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final, TextIO
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-import anyio
-
-from graphflow.cli.asking import Approvals, hint_lines, question_data, question_lines
-from graphflow.cli.calls import Calls
-from graphflow.cli.faults import FAILED, BadUse, described, first_of, frame_lines, member_lines, reading
+from graphflow.cli.faults import FAILED
+from graphflow.cli.going import Going, Kept, Manner, Opening, recorder, tell
 from graphflow.cli.inputs import budget_from, context_of, tightened
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
-from graphflow.cli.progress import Progress, progress_on
-from graphflow.cli.results import EXIT_CODES, ending, refused_lines, result_data, result_text, to_json
+from graphflow.cli.progress import progress_on
+from graphflow.cli.results import EXIT_CODES
+from graphflow.cli.store import StoreOptions, opened
 from graphflow.cli.target import load_graph
-from graphflow.errors import GraphflowError, InternalError
-from graphflow.events import Event
+from graphflow.cli.targets import Noted
+from graphflow.events import Listener
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
-from graphflow.model.budget import Budget
-from graphflow.persistence.lines import event_json
-from graphflow.runtime.handle import Run
-from graphflow.runtime.result import Result
-from graphflow.runtime.starting import start
+from graphflow.runtime.starting import Starting, start
 
-TICK: Final = 0.1
-"""Seconds between two drawings."""
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What a command line says of a run at work, be it new or stored.
+
+    Attributes:
+        answers: `ID=VALUE`, as they stand there.
+        events: the file that every event is written to, or None.
+        manner: how its result is told.
+    """
+
+    answers: tuple[str, ...] = ()
+    events: str | None = None
+    manner: Manner = field(default_factory=Manner)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What stands on the command line of `graphflow run`."""
+    """What stands on the command line of `graphflow run`; `store` is None where nothing is kept."""
 
     target: str
     input: str | None = None
@@ -44,19 +48,9 @@ class RunOptions:
     budget: tuple[str, ...] = ()
     max_depth: int | None = None
     max_parallel: int | None = None
-    json: bool = False
-    events: str | None = None
-    answers: tuple[str, ...] = ()
-    quiet: bool = False
-    traceback: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a run ended, and what a node's body raised if that ended it."""
-
-    result: Result[Any]
-    raised: BaseException | None
+    run_id: str | None = None
+    store: StoreOptions | None = field(default_factory=StoreOptions)
+    play: Play = field(default_factory=Play)
 
 
 def run_command(screen: Screen, options: RunOptions) -> int:
@@ -66,197 +60,58 @@ def run_command(screen: Screen, options: RunOptions) -> int:
         BadUse: if something on the command line cannot be done.
         TargetError: if there is no such graph.
         GraphProblems: if the graph has errors.
-        MissingExtra: if the extra `cli` is not installed.
+        MissingExtra: if an extra is needed and not installed.
+        JournalError: if the run cannot be stored.
         KeyboardInterrupt: if a person wants to stop at once.
     """
-    answers = Answers(screen, options.answers)
+    answers = Answers(screen, options.play.answers)
     budget = budget_from(options.budget)
-    with Interrupts(screen) as interrupts:
+    with Interrupts(screen) as interrupts, contextlib.ExitStack() as stack:
+        store = None if options.store is None else stack.enter_context(opened(options.store))
         graph = tightened(load_graph(options.target), options.max_depth)
         require_runnable(graph)
         context = context_of(graph.context, options.input, options.sets)
-        progress = progress_on(screen, graph, quiet=options.quiet)
-        with recorder(options.events) as record:
-            session = _Session(
-                graph=graph, context=context, budget=budget, max_parallel=options.max_parallel, progress=progress,
-                record=record,
+
+        def opening(listeners: Sequence[Listener]) -> Starting[Any]:
+            return start(
+                graph, context, budget=budget, max_parallel=options.max_parallel, listeners=listeners,
+                journal=None if store is None else store.journal, run_id=options.run_id,
             )  # fmt: skip
-            try:
-                ended = session.run(interrupts, answers)
-            finally:
-                progress.pause()
-        if record is not None and record.trouble is not None:
-            screen.say(f"--events {options.events}: {record.trouble}; the events after that are not there.")
-        _show(screen, options, ended, progress, session.calls.approval)
-        for line in answers.unused():
-            screen.say(line)
-    code = EXIT_CODES[ended.result.status]
-    return code or (FAILED if record is not None and record.trouble is not None else 0)
+
+        kept = None if store is None else Kept(store, Noted(options.target, options.max_depth))
+        return play(screen, options.play, Cast(graph, opening, kept), interrupts, answers)
 
 
-# --- running ---------------------------------------------------------------------------------------------------------
-
-
-class _Session:
-    """One run, with everybody who watches it.
+class Cast(NamedTuple):
+    """What is played.
 
     Attributes:
-        calls: what its agents call.
+        graph: the graph.
+        opening: gives the run.
+        kept: where it is kept, or None.
     """
 
-    def __init__(
-        self,
-        *,
-        graph: Graph[Any],
-        context: Any,
-        budget: Budget | None,
-        max_parallel: int | None,
-        progress: Progress,
-        record: Recorder | None,
-    ) -> None:
-        self._graph, self._context, self._budget = graph, context, budget
-        self._max_parallel, self._progress, self._record = max_parallel, progress, record
-        self.calls = Calls(graph)
-
-    def run(self, interrupts: Interrupts, answers: Answers) -> Ended:
-        """Run to the end; only what stops the whole process is raised, out of the groups that tasks make of it."""
-        try:
-            return anyio.run(self._main, interrupts, answers, backend="asyncio")
-        except BaseExceptionGroup as group:
-            raise first_of(group) from None
-
-    async def _main(self, interrupts: Interrupts, answers: Answers) -> Ended:
-        listeners: list[Callable[[Event], None]] = [self.calls, self._progress]
-        if self._record is not None:
-            listeners.insert(0, self._record)
-        async with start(
-            self._graph, self._context, budget=self._budget, max_parallel=self._max_parallel, listeners=listeners
-        ) as run:
-            loop = asyncio.get_running_loop()
-
-            def cancel(by: str) -> None:
-                loop.call_soon_threadsafe(run.cancel, by)  # a signal comes between any two instructions
-                loop.call_soon_threadsafe(self._progress.note, "cancelling; Ctrl-C once more stops at once")
-
-            while True:
-                interrupts.cancel = cancel
-                ended = await self._watched(run)
-                interrupts.cancel = None
-                if ended.result.status != "waiting":
-                    return ended
-                self._progress.pause()
-                try:
-                    if not answers.answer(run, self.calls.approval, self._progress.note):
-                        return ended
-                except KeyboardInterrupt:
-                    run.cancel("Ctrl-C")
-
-    async def _watched(self, run: Run[Any]) -> Ended:
-        """Wait for the end of a session, redrawing the progress meanwhile."""
-        ended: Ended | Exception = InternalError("the run has no end")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._redraw)
-            ended = await _ended(run)
-            tasks.cancel_scope.cancel()
-        if isinstance(ended, Ended):
-            return ended
-        raise ended
-
-    async def _redraw(self) -> None:
-        while True:
-            self._progress.refresh()
-            await anyio.sleep(TICK)
+    graph: Graph[Any]
+    opening: Opening
+    kept: Kept | None
 
 
-async def _ended(run: Run[Any]) -> Ended | Exception:
-    """Return how a run ended; an exception if it has no result, which is no body's fault."""
-    try:
-        return Ended(await run.result(), None)
-    except Exception as error:  # noqa: BLE001 - whatever a body raised
-        try:
-            return Ended(run.outcome, error)
-        except GraphflowError:
-            return error
-
-
-# --- events ----------------------------------------------------------------------------------------------------------
-
-
-class Recorder:
-    """Writes each event as a line of JSON, at once, so that the file is complete wherever the run stops.
-
-    Attributes:
-        trouble: why it writes no more, or None.
-    """
-
-    def __init__(self, file: TextIO) -> None:
-        """Write to an open file."""
-        self._file = file
-        self.trouble: str | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Write one event."""
-        if self.trouble is not None:
-            return
-        try:
-            self._file.write(event_json(event) + "\n")
-            self._file.flush()
-        except Exception as error:  # noqa: BLE001 - a listener that raises is forgotten; this trouble is told
-            self.trouble = reading(error) if isinstance(error, OSError) else described(error)
-
-
-@contextlib.contextmanager
-def recorder(name: str | None) -> Generator[Recorder | None]:
-    """Open the file of `--events`, or nothing.
+def play(screen: Screen, options: Play, cast: Cast, interrupts: Interrupts, answers: Answers) -> int:
+    """Let a run go on to its end, print its result, and return the exit code.
 
     Raises:
-        BadUse: if it cannot be written.
+        BadUse: if an answer does not fit, or the events cannot be written.
+        JournalError: if the run cannot be stored.
+        KeyboardInterrupt: if a person wants to stop at once.
     """
-    if name is None:
-        yield None
-        return
-    if name == "-":
-        raise BadUse("--events -: name a file; the standard output is for the result.")
-    try:
-        file = Path(name).open("w", encoding="ascii", newline="\n")  # noqa: SIM115 - closed below
-    except (OSError, ValueError) as error:
-        why = reading(error) if isinstance(error, OSError) else str(error)
-        raise BadUse(f"--events {name}: it cannot be written: {why}.") from error
-    record = Recorder(file)
-    try:
-        yield record
-    finally:
-        try:
-            file.close()
-        except OSError as error:
-            record.trouble = record.trouble or reading(error)
-
-
-# --- the result ------------------------------------------------------------------------------------------------------
-
-
-def _show(screen: Screen, options: RunOptions, ended: Ended, progress: Progress, approvals: Approvals) -> None:
-    """Print a result: itself on stdout, how it came about on stderr."""
-    result = ended.result
-    if options.json:
-        screen.out.line(to_json(result_data(result, [question_data(asked, approvals) for asked in result.questions])))
-    else:
-        text = result_text(result)
-        if text:
-            screen.out.line(text)
-        for asked in result.questions:
-            screen.out.line("\n".join(question_lines(asked, approvals)))
-    for line in (*ending(result), *refused_lines(result)):
+    progress = progress_on(screen, cast.graph, quiet=options.manner.quiet)
+    with recorder(options.events) as record:
+        going = Going(screen, cast.graph, progress, record, cast.kept, quiet=options.manner.quiet)
+        ended = going.to_the_end(cast.opening, interrupts, answers)
+    if record is not None and record.trouble is not None:
+        screen.say(f"--events {options.events}: {record.trouble}; the events after that are not there.")
+    tell(screen, options.manner, ended, None if cast.kept is None else cast.kept.store)
+    for line in answers.unused():
         screen.say(line)
-    if result.questions and not options.json:
-        screen.say("\n".join(hint_lines(result.questions)))
-    if ended.raised is not None:
-        for line in member_lines(ended.raised):
-            screen.say(line)
-        frames = list(frame_lines(ended.raised))
-        if frames:
-            screen.say("\n".join(frames) if options.traceback else "(--traceback shows where)")
-    if not options.quiet:
-        told = ["completed"] * (result.status == "completed")
-        told += [progress.board.spending()] * (not progress.tells_spending)
-        screen.say(" · ".join([*told, f"run {result.run_id}"]))
+    code = EXIT_CODES[ended.result.status]
+    return code or (FAILED if record is not None and record.trouble is not None else 0)

@@ -139,20 +139,23 @@ def _make_folder(folder: Path) -> None:
 @contextlib.contextmanager
 def _held(folder: Path) -> Generator[None]:
     """Hold a lock that dies with its holder, as that of a run's writer does."""
+    lock = _lock(folder)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _lock(folder: Path) -> RunLock:
     end = time.monotonic() + PATIENCE
     while True:
         try:
-            lock = RunLock.take(folder, NAME)
-            break
+            return RunLock.take(folder, NAME)
         except RunLocked:
             if time.monotonic() >= end:
                 msg = f"another process holds the notes in {str(folder)!r}."
                 raise JournalUnavailable(msg) from None
             time.sleep(AGAIN)
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -18,6 +18,7 @@ from graphflow.cli.calls import (
 from graphflow.cli.results import because
 from graphflow.events import (
     Boundary,
+    BudgetAdded,
     Detected,
     EffectFinished,
     EffectStarted,
@@ -34,6 +35,7 @@ from graphflow.events import (
     Refused,
     RunStarted,
     ScopeOpened,
+    SessionStarted,
     Warned,
 )
 from graphflow.graphs.graph import Graph
@@ -41,6 +43,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Delegate, Handoff
 from graphflow.nodes.agent import ASK, TRANSFER
+from graphflow.visualize.facts import budget_words
 from graphflow.visualize.overlay import report_status
 from graphflow.visualize.talk import MODEL
 from graphflow.visualize.text import shown
@@ -238,6 +241,10 @@ def _line_of(event: Event) -> tuple[str, str] | None:
         case RunStarted():
             board = Board(budget=body.budget)
             return "run", f"{shown(body.graph, TEXT)}: started, {board.bounds()}"
+        case SessionStarted():
+            return "run", f"taken up again after {event.at:.1f} s of work"
+        case BudgetAdded():
+            return "budget", f"more budget: {' · '.join(budget_words(body.budget)) or 'nothing'}"
         case ScopeOpened() if body.branches:
             join = f", to meet at {shown(body.join, TEXT)}" if body.join is not None else ""
             return "scope", f"{f'{who}: ' if who else ''}{body.branches:,} branches{join}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, time
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -133,7 +133,15 @@ def same(one: Any, other: Any) -> bool:
         )
     if dataclasses.is_dataclass(kind):
         return all(same(getattr(one, field.name), getattr(other, field.name)) for field in dataclasses.fields(kind))
-    return bool(one == other)
+    return _same_type(one, other) if get_origin(one) is not None else bool(one == other)
+
+
+def _same_type(one: Any, other: Any) -> bool:
+    """Tell whether two types with parameters are written alike; values may stand among these."""
+    if get_origin(one) is not get_origin(other):
+        return False
+    mine, theirs = get_args(one), get_args(other)
+    return len(mine) == len(theirs) and all(map(same, mine, theirs))
 
 
 def _items(one: Any, other: Any) -> bool:

@@ -171,13 +171,15 @@ def read_scalar(data: Data) -> Any:
     found = frozenset(data) - {"$"}
     optional = {"fold", "zone"} if tag in ("datetime", "time") else set[str]()
     if not names <= found or not found <= names | optional:
-        msg = f"a {tag} with {', '.join(map(repr, sorted(found))) or 'nothing'}"
+        msg = f"a {tag} with {short(sorted(map(str, found)))}"
         raise Unreadable(msg)
     try:
         value = read(data)
         if WRITERS[type(value)](value) == data:
             return value
-    except (ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError, Refused):
+    except RecursionError:
+        raise
+    except Exception:  # noqa: BLE001, S110 - whatever a reader raises, this is nothing that it reads
         pass
     msg = f"this is no {tag}: {short(data)}"
     raise Unreadable(msg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import enum
 import fractions
 import pathlib
 import types
@@ -70,7 +71,7 @@ def write_type(kind: Any, name_of: Name, write: Write) -> Any:
         return name
     if origin is Annotated:
         return ["Annotated", write_type(args[0], name_of, write), *map(write, kind.__metadata__)]
-    if origin is Literal:
+    if origin is Literal and all(map(_is_literal, args)):
         return ["Literal", *map(write, args)]
     if origin is Union or origin is types.UnionType:
         form = "|" if type(kind) is types.UnionType else "Union"
@@ -88,6 +89,10 @@ def is_class(kind: Any) -> bool:
 
 def _write_argument(arg: Any, name_of: Name, write: Write) -> Any:
     return "..." if arg is ... else write_type(arg, name_of, write)
+
+
+def _is_literal(value: object) -> bool:
+    return value is None or type(value) in (str, int, bool, bytes) or isinstance(value, enum.Enum)
 
 
 def _shown(kind: Any) -> str:
@@ -126,7 +131,10 @@ def _make(form: str, args: list[Any], named: Callable[[str], Any], read: Callabl
         return read_type(data, named, read)
 
     if form == "Literal":
-        return Literal[tuple(map(read, args))]
+        values = tuple(map(read, args))
+        if not values or not all(map(_is_literal, values)):
+            raise TypeError
+        return Literal[values]
     if form == "Annotated":
         return Annotated[(inner(args[0]), *map(read, args[1:]))]
     if form == "|":
@@ -140,18 +148,3 @@ def _make(form: str, args: list[Any], named: Callable[[str], Any], read: Callabl
         msg = f"{form[:80]!r} is no form of a type"
         raise Unreadable(msg)
     return _CONTAINERS[form][tuple(... if arg == "..." else inner(arg) for arg in args)]
-
-
-def same_type(one: Any, other: Any) -> bool:
-    """Tell whether two types are written alike."""
-    if one is other:
-        return True
-    if type(one) is not type(other) or get_origin(one) is not get_origin(other):
-        return False
-    mine, theirs = get_args(one), get_args(other)
-    if not mine:
-        return bool(one == other)
-    return len(mine) == len(theirs) and all(
-        same_type(a, b) if get_origin(one) is not Literal else type(a) is type(b) and a == b
-        for a, b in zip(mine, theirs, strict=True)
-    )

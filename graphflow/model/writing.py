@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphflow.model.exact import DEEPEST, Refused, class_of, key_step
+from graphflow.model.exact import DEEPEST, Refused, class_of, key_step, same
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
@@ -14,7 +14,7 @@ from graphflow.model.plans import EnumPlan, ModelPlan, Plan, refuse_shape, stora
 from graphflow.model.reading import Reading
 from graphflow.model.scalars import WRITERS, is_text
 from graphflow.model.secrets import SECRET_TYPES
-from graphflow.model.typevalues import FORMS, read_type, same_type, write_type
+from graphflow.model.typevalues import FORMS, read_type, write_type
 
 Data = dict[str, Any]
 
@@ -217,7 +217,7 @@ def _write_update(writing: Writing, value: Update, depth: int, _: str | None) ->
 def _write_type(writing: Writing, value: Any, depth: int, _: str | None) -> Data:
     data = write_type(value, writing.kinds.name_of, lambda item: writing.write(item, depth + 1, None))
     again = read_type(data, writing.kinds.named, lambda item: Reading(writing.kinds, {}).read(item, depth + 1))
-    if not same_type(value, again):
+    if not same(value, again):
         raise Refused(f"type {str(value)[:80]}", "it comes back in another form: write it with list[...], | and so on")
     return {"$": "type", "is": data}
 

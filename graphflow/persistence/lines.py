@@ -1,17 +1,22 @@
-"""Events as lines of JSON: written so that one odd value never loses a trace, read back strictly."""
+"""Events and stored runs as lines of JSON.
+
+Events are written so that one odd value never loses a trace, and read back strictly. A stored run is written row by row
+below a line that names it, and comes back as it was.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Final, cast
 
 import pydantic_core
 from pydantic import TypeAdapter
 
-from graphflow.events import Decision, Event, Fact, ListenerFailed, TextDelta, kind_of
+from graphflow.events import Decision, Event, Fact, ListenerFailed, Row, TextDelta, kind_of
 from graphflow.model.frozen import FrozenDict
 
 BODIES: Final[dict[str, type]] = {
@@ -95,3 +100,105 @@ def read_event(line: str) -> Event:
     except (KeyError, TypeError, ValueError) as error:
         msg = f"not an event of a run: {line.strip()[:80]!r} ({error})"
         raise ValueError(msg) from error
+
+
+# --- stored runs -----------------------------------------------------------------------------------------------------
+
+RUN_FORMAT: Final = "graphflow-run/1"
+"""What the first line of a stored run says it is; the form of its records stands in the first of them."""
+
+_COLUMNS: Final = frozenset({"seq", "at", "fact", "decisions"})
+
+
+def run_lines(run: str, rows: Sequence[Row]) -> Iterator[str]:
+    r"""Write a stored run as lines of JSON: what it is, then a line for each row.
+
+    Raises:
+        ValueError: if a row is no JSON.
+
+    >>> print(*run_lines("r1", [Row(0, 0.5, '["run_started/1"]', "[]")]), sep="\n")
+    {"format":"graphflow-run/1","run":"r1"}
+    {"seq":0,"at":0.5,"fact":["run_started/1"],"decisions":[]}
+    """
+    yield compact_json({"format": RUN_FORMAT, "run": run})
+    for row in rows:
+        try:
+            fact, decisions = (_on_a_line(text) for text in (row.fact, row.decisions))
+            yield f'{{"seq":{row.seq},"at":{compact_json(row.at)},"fact":{fact},"decisions":{decisions}}}'
+        except (ValueError, RecursionError) as error:
+            msg = f"row {row.seq} is no JSON ({error})"
+            raise ValueError(msg) from error
+
+
+def _on_a_line(text: str) -> str:
+    data = load_json(text)
+    return text if "\n" not in text and "\r" not in text else compact_json(data)
+
+
+def read_run(lines: Iterable[str]) -> tuple[str, tuple[Row, ...]]:
+    """Read what `run_lines` wrote: the id of the run, and its rows. What they say is not looked at.
+
+    Raises:
+        ValueError: if these are no lines of a stored run, naming the line.
+
+    >>> read_run(['{"format": "graphflow-run/1", "run": "r1"}'])
+    ('r1', ())
+    """
+    head: dict[str, Any] | None = None
+    rows: list[Row] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found: Any = load_json(line)
+            if head is None:
+                head = _head(found)
+            else:
+                rows.append(_row(found))
+        except (ValueError, RecursionError) as error:
+            msg = f"line {number} is no line of a stored run: {str(error).partition(chr(10))[0]}"
+            raise ValueError(msg) from error
+    if head is None:
+        msg = "there is no line in it"
+        raise ValueError(msg)
+    return head["run"], tuple(rows)
+
+
+def _head(found: Any) -> dict[str, Any]:
+    head = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if head.get("format") == RUN_FORMAT and isinstance(head.get("run"), str):
+        return head
+    msg = f"its format is {head.get('format')!r}, and {RUN_FORMAT!r} with the id of a run is wanted"
+    raise ValueError(msg)
+
+
+def _row(found: Any) -> Row:
+    row = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    if row.keys() != _COLUMNS:
+        msg = f"a row has {', '.join(sorted(_COLUMNS))}"
+        raise ValueError(msg)
+    seq, at = row["seq"], row["at"]
+    if type(seq) is not int or type(at) not in (int, float) or not math.isfinite(at):
+        msg = "the number of a row is a whole one, and its time a number"
+        raise ValueError(msg)
+    return Row(seq, float(at), compact_json(row["fact"]), compact_json(row["decisions"]))
+
+
+def load_json(text: str) -> Any:
+    """Read JSON, text that is no Unicode too.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    try:
+        return pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return json.loads(text)  # slower, and reads text that is no Unicode
+
+
+def compact_json(data: Any) -> str:
+    """Write JSON data as the rows of a run are written."""
+    try:
+        return pydantic_core.to_json(data).decode()
+    except pydantic_core.PydanticSerializationError:  # text that is no Unicode
+        return json.dumps(data, allow_nan=False)

@@ -8,10 +8,12 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
+from anyio import CancelScope
+
 from graphflow.errors import InternalError, RunLocked, UsageError
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.postgres_store import Store
-from graphflow.persistence.storing import checked_id, checked_row, digest, in_thread, released, row_of
+from graphflow.persistence.storing import checked_id, checked_row, digest, in_thread, released, row_of, taken_in_thread
 
 if TYPE_CHECKING:
     import psycopg
@@ -93,7 +95,7 @@ class PostgresJournal:
             JournalUnavailable: the server cannot be used.
             UsageError: the id cannot be stored.
         """
-        return await in_thread(self._claim, checked_id(run))
+        return await taken_in_thread(self._claim, checked_id(run), PostgresWriter.leave)
 
     async def read(self, run: str, after: int = -1) -> Sequence[Row]:
         """Return the rows of a run whose number is above `after`, in order; none for an unknown run.
@@ -231,8 +233,20 @@ class PostgresWriter:
         await in_thread(self._append, row)
 
     async def release(self) -> None:
-        """Give the writer's place back."""
-        await in_thread(self._release)
+        """Give the writer's place back, whoever cancels it meanwhile."""
+        with CancelScope(shield=True):
+            await in_thread(self.leave)
+
+    def leave(self) -> None:
+        """Give the writer's place back in this thread."""
+        with self._using:
+            connection, self.connection = self.connection, None
+        if connection is None or connection.closed:
+            return
+        if self.last < 0:  # it was never begun
+            with contextlib.suppress(_errors().Error):
+                self._store.execute(connection, _FORGET, self._key, self._epoch)
+        _unlock(self._store, connection)
 
     def _append(self, row: Row) -> None:
         with self._using:
@@ -247,16 +261,6 @@ class PostgresWriter:
             if stored != 1:
                 raise RunLocked(self.run)
             self.last = row.seq
-
-    def _release(self) -> None:
-        with self._using:
-            connection, self.connection = self.connection, None
-            if connection is None or connection.closed:
-                return
-            if self.last < 0:  # it was never begun
-                with contextlib.suppress(_errors().Error):
-                    self._store.execute(connection, _FORGET, self._key, self._epoch)
-            _unlock(self._store, connection)
 
 
 def _unlock(store: Store, connection: Connection) -> None:

@@ -10,11 +10,22 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
+from anyio import CancelScope
+
 from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_lock import RunLock
 from graphflow.persistence.sqlite_store import SEQ_BITS, Place, Stores
-from graphflow.persistence.storing import LAST_SEQ, checked_id, in_thread, misnumbered, not_text, released, row_of
+from graphflow.persistence.storing import (
+    LAST_SEQ,
+    checked_id,
+    in_thread,
+    misnumbered,
+    not_text,
+    released,
+    row_of,
+    taken_in_thread,
+)
 
 # The epoch of the run stands in the same statement, so that a writer whose place was taken stores nothing.
 _INSERT: Final = """
@@ -87,7 +98,7 @@ class SqliteJournal:
             JournalUnavailable: the file cannot be used.
             UsageError: the id cannot be stored.
         """
-        return await in_thread(self._claim, checked_id(run))
+        return await taken_in_thread(self._claim, checked_id(run), SqliteWriter.leave)
 
     async def read(self, run: str, after: int = -1) -> Sequence[Row]:
         """Return the rows of a run whose number is above `after`, in order; none for an unknown run.
@@ -142,6 +153,12 @@ class SqliteJournal:
             raise
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
+    def _there(self) -> bool:
+        try:
+            return self._place.exists()
+        except OSError as error:
+            raise self._stores.aside.failed(error) from error
+
     def _lock(self, run: str) -> RunLock | HeldHere:
         if self._place.memory:
             return HeldHere(self._held, self._holding, run)
@@ -152,7 +169,7 @@ class SqliteJournal:
         return RunLock.take(folder, run)
 
     def _read(self, run: str, after: int) -> Sequence[Row]:
-        if not self._place.exists():
+        if not self._there():
             return ()
         with self._stores.aside.use() as cursor:
             try:
@@ -163,7 +180,7 @@ class SqliteJournal:
         return tuple(row_of(run, *columns) for columns in found)
 
     def _runs(self) -> Sequence[StoredRun]:
-        if not self._place.exists():
+        if not self._there():
             return ()
         with self._stores.aside.use() as cursor:
             try:
@@ -177,7 +194,7 @@ class SqliteJournal:
         )
 
     def _delete(self, run: str) -> bool:
-        if not self._place.exists():
+        if not self._there():
             return False
         lock = self._lock(run)
         try:
@@ -262,12 +279,15 @@ class SqliteWriter:
             await in_thread(self.append_nowait, row)
 
     async def release(self) -> None:
-        """Give the writer's place back."""
-        if self.lock is not None:
-            lock, self.lock = self.lock, None
-            await in_thread(self._release, lock)
+        """Give the writer's place back, whoever cancels it meanwhile."""
+        with CancelScope(shield=True):
+            await in_thread(self.leave)
 
-    def _release(self, lock: RunLock | HeldHere) -> None:
+    def leave(self) -> None:
+        """Give the writer's place back in this thread."""
+        lock, self.lock = self.lock, None
+        if lock is None:
+            return
         try:
             if self.last < 0:
                 self._forget()

@@ -58,8 +58,8 @@ class Place:
 
     def __init__(self, path: str | os.PathLike[str], *, fsync: bool, patience: float) -> None:
         """Check what can be checked without touching anything."""
-        if not str(path):
-            raise UsageError("a journal needs the path of its file; a journal that is not kept is MemoryJournal().")
+        if not str(path) or "\0" in str(path):
+            raise UsageError(f"{str(path)!r} is no path; a journal that needs no file is MemoryJournal().")
         if not 0 <= patience <= 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
             raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
         self.path = Path(path)
@@ -233,7 +233,10 @@ class Stores:
         self._grown += text + 4096  # the log takes whole pages
         if self._grown >= _CHECKPOINT_BYTES and not self._folding and self.writing is not self.aside:
             self._grown, self._folding = 0, True
-            threading.Thread(target=self._fold, name="graphflow checkpoint").start()
+            try:
+                threading.Thread(target=self._fold, name="graphflow checkpoint").start()
+            except RuntimeError:  # no more threads, or the interpreter is ending: the log stays longer, that is all
+                self._folding = False
 
     def close(self) -> None:
         """Close both; they are opened again when they are needed."""
@@ -326,9 +329,9 @@ def _code(error: Exception) -> int | None:
 
 def unavailable(error: Trouble, path: Path, patience: float = 0.0) -> JournalUnavailable:
     """Say in words what went wrong with a file, and what to do."""
-    shown = repr(str(path))
-    says = f"the journal {shown} cannot be used: {_meaning(error, path, patience)}"
-    return JournalUnavailable(f"{says} ({error}). What was stored before is intact.")
+    says = f"the journal {str(path)!r} cannot be used: {_meaning(error, path, patience)} ({error})."
+    damaged = isinstance(error, UnicodeDecodeError) or _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    return JournalUnavailable(says if damaged else f"{says} What was stored before is intact.")
 
 
 def _meaning(error: Trouble, path: Path, patience: float) -> str:

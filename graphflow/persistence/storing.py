@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar, TypeVarTuple
 
@@ -23,7 +24,7 @@ _THREADS: Final[RunVar[CapacityLimiter]] = RunVar("graphflow.persistence.threads
 
 
 async def in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
-    """Do what may wait for a disk or a server in a worker thread; it is never abandoned half-way.
+    """Do what may wait for a disk or a server in a worker thread.
 
     The threads are the journals' own. The bodies of a run share others, and all of those may be waiting for a record
     to be stored.
@@ -34,6 +35,33 @@ async def in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
         limiter = CapacityLimiter(_WORKERS)
         _THREADS.set(limiter)
     return await to_thread.run_sync(work, *args, limiter=limiter)
+
+
+async def taken_in_thread(take: Callable[[str], T], run: str, give_back: Callable[[T], object]) -> T:
+    """Take something in a worker thread; what nobody waits for any more when it is there is given back.
+
+    A task of asyncio can be cancelled in a way that no scope shields from, and the thread knows nothing of it.
+    """
+    guard, taken = threading.Lock(), list[T]()
+    gone = False
+
+    def work() -> T:
+        found = take(run)
+        with guard:
+            taken.append(found)
+            late = gone
+        if late:
+            give_back(found)
+        return found
+
+    try:
+        return await in_thread(work)
+    except BaseException:
+        with guard:
+            gone = True
+        for found in taken:
+            threading.Thread(target=give_back, args=(found,), name="graphflow release").start()
+        raise
 
 
 def checked_id(run: str) -> str:

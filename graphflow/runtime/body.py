@@ -37,8 +37,8 @@ class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
     __slots__ = (
-        "_answers", "_asking", "_flying", "_runner", "_uses", "_waits", "awake", "blocked", "cancelled", "command", "count",
-        "ended", "memory", "path", "scope", "thread",
+        "_answers", "_asking", "_flying", "_runner", "_uses", "_waits", "awake", "blocked", "cancelled", "command",
+        "count", "ended", "memory", "path", "scope", "thread",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:

@@ -8,6 +8,7 @@ TEXTS: Final = (
     "",
     "null",
     '{"a": 1, "b": [true, false, null], "a": 2}',
+    ' "blanks around it" \n',
     '{"spaces":\t[ 1 ,\n\r 2 ]}',
     r'{"escapes": "\" \\ \/ \b \f \n \r \t \u0000 \u001f \ud83d\ude00 \ud800 \udfff"}',
     '{"quotes": "\' \'\' ` $1 $$ %s %(x)s ? :name \\\\ --; DROP TABLE rows"}',

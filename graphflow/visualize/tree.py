@@ -10,6 +10,7 @@ from typing import Final
 from graphflow.events import (
     AnswerGiven,
     Body,
+    BudgetAdded,
     Detected,
     EffectFinished,
     EffectRequested,
@@ -26,6 +27,7 @@ from graphflow.events import (
     Refused,
     RunEnded,
     RunStarted,
+    SessionStarted,
     Spent,
 )
 from graphflow.model.contract import Reason
@@ -88,6 +90,7 @@ class _Row:
     refused: Counter[str] = field(default_factory=Counter[str])
     total: Tally = field(default_factory=Tally)
     runs: int = 0
+    sessions: int = 1
     below: dict[Segment, _Row] = field(default_factory=dict[Segment, "_Row"])
     odd: bool = False
     report: str = ""
@@ -155,6 +158,11 @@ class _Tree:
             case RunEnded():
                 self.root.status = body.status
                 self.root.words = _because(body.reason)
+            case SessionStarted():
+                self.root.sessions += 1
+            case BudgetAdded():
+                if self.root.status == "exhausted":
+                    self.root.status, self.root.words = "running", ""
             case AnswerGiven():
                 self.root.status, self.root.words = "running", ""  # a run that waited goes on
                 self._answered(body.question)
@@ -317,6 +325,7 @@ def _root_text(root: _Row, *, ascii: bool) -> str:
     facts = [root.status] if not ascii else []
     facts += [count(root.runs, "node run")] * bool(root.runs)
     facts += [*root.total.words(), *_seconds(root.ended)]
+    facts += [count(root.sessions, "session")] * (root.sessions > 1)
     return _joined(f"{_glyph(root.status, ascii=ascii)} {shown(root.segment.name, NAME)}", facts)
 
 

@@ -128,8 +128,8 @@ class Team:
         where = self.plain(path_text(state.path))
         dice = random.Random(roll(2**60, self.seed, where, state.turn, attempt))
         if part.outside:
-            for _ in range(dice.choice((0, 1, 1, 2))):
-                asked = _asked(dice, mood, random.Random(roll(2**60, self.tempo, where, state.turn)))
+            for time in range(dice.choice((0, 1, 1, 2))):
+                asked = _asked(time, dice, mood, random.Random(roll(2**60, self.tempo, where, state.turn)))
                 if asked:
                     answers = yield asked
                     if dice.randrange(100) < 80:
@@ -159,16 +159,16 @@ class Team:
         return Update(**fields) if fields else None
 
 
-def _asked(dice: random.Random, mood: Mood, tempo: random.Random) -> Asked:
-    """Some things to ask for at once; several effects have keys."""
+def _asked(time: int, dice: random.Random, mood: Mood, tempo: random.Random) -> Asked:
+    """Some things to ask for at once; several effects have keys, each of them once in a turn."""
     count = dice.choice((1, 1, 1, 2, 3))
     found: list[Effect | Sleep] = []
     for index in range(count):
         if dice.randrange(100) < mood.effects:
-            key = f"e{index}" if count > 1 else str(index)
+            key = f"e{time}{index}" if count > 1 else str(time)
             found.append(Effect(key, *_cost(dice)))
         elif dice.randrange(100) < mood.sleeps:
-            found.append(Sleep(f"s{index}", tempo.choice((0.0, 0.01, 0.1, 1.0))))
+            found.append(Sleep(f"s{time}{index}", tempo.choice((0.0, 0.01, 0.1, 1.0))))
     return tuple(found)
 
 
