@@ -147,7 +147,8 @@ class Clockwork(Core):
 
         def over() -> None:
             naps.pop(fact.key, None)
-            self.with_slot(visit, GoOn(visit.path, fact.key))
+            if self._running(fact) is visit:
+                self.with_slot(visit, GoOn(visit.path, fact.key))
 
         naps[fact.key] = self.set_timer(self.at + fact.seconds, visit.path, "sleep", over)
         self._rest(visit)

@@ -49,23 +49,31 @@ class Halting(Core):
         if self.halted is None:
             self.halted = Halt(reason, offers, again)
 
-    def hold_up(self, halted: Halt) -> None:
-        """Tell what runs to stop; end the run as exhausted when nothing runs any more."""
+    def hold_up(self, halted: Halt, fact: Fact | None = None) -> None:
+        """Tell what runs to stop; end the run as exhausted when nothing runs any more.
+
+        Args:
+            halted: how the run stands still.
+            fact: what is looked at now, if it has not been yet: of what has just ended, nothing is left to stop.
+        """
         if not halted.begun:
             halted.begun = True
             for visit in tuple(self.visits.values()):
-                self._cut_off(visit, halted)
+                self._cut_off(visit, halted, fact)
         if not halted.awaited and (self.ended is None or self.ended.status == "waiting"):
             self.finish("exhausted", halted.reason)
 
-    def _cut_off(self, visit: Visit, halted: Halt) -> None:
+    def _cut_off(self, visit: Visit, halted: Halt, fact: Fact | None) -> None:
         keys = self._at_work(visit)
         halted.awaited.update((visit.path, key) for key in keys)
         if not keys or visit.closing is not None or visit.timed_out:
             return  # nothing of it runs, or it is being cancelled already
         self.drop_timer(visit.timer)
         visit.timer = visit.deadline = None  # it gets its time anew
-        self.commands.append(CancelBody(visit.path))
+        ended = fact.key if isinstance(fact, EffectFinished) else BODY
+        own = isinstance(fact, NodeReturned | EffectFinished) and fact.path == visit.path
+        if not own or keys != (ended,):
+            self.commands.append(CancelBody(visit.path))
 
     @staticmethod
     def _at_work(visit: Visit) -> tuple[str, ...]:
@@ -80,7 +88,7 @@ class Halting(Core):
     def while_halted(self, fact: Fact, halted: Halt) -> None:
         """Take note of a fact for later, and of what has been cut off."""
         if not halted.begun:
-            self.hold_up(halted)
+            self.hold_up(halted, fact)
         match fact:
             case NodeReturned() if (fact.path, BODY) in halted.awaited:
                 self._stopped(fact, BODY, halted, cut_off=fact.cancelled)

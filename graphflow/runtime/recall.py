@@ -34,6 +34,11 @@ class Asked:
     answer: GoOn | RefuseEffect | None = None
     finished: EffectFinished | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the effect has ended, or the sleep."""
+        return self.finished is not None or (isinstance(self.request, SleepRequested) and isinstance(self.answer, GoOn))
+
     def check(self, again: EffectRequested | SleepRequested) -> None:
         """Hold what is asked now against what is recorded.
 
@@ -89,10 +94,15 @@ class Recall:
         for command in commands:
             if isinstance(command, StartBody):
                 self._memory(command.path, command.turn, command.attempt)
-            elif isinstance(command, GoOn | RefuseEffect) and command.path in self._memories:
-                asked = self._memories[command.path].asked.get(command.key)
-                if asked is not None:
-                    asked.answer = command
+            elif isinstance(command, GoOn | RefuseEffect):
+                self.answered(command)
+
+    def answered(self, command: GoOn | RefuseEffect) -> None:
+        """Take note of an answer to a body that has not begun again."""
+        memory = self._memories.get(command.path)
+        asked = None if memory is None else memory.asked.get(command.key)
+        if asked is not None:
+            asked.answer = command
 
     def _memory(self, path: Path, turn: int, attempt: int) -> Memory:
         memory = self._memories.get(path)
@@ -111,11 +121,14 @@ class Recall:
             asked.finished = fact
 
     def _returned(self, fact: NodeReturned) -> None:
-        """Keep what an attempt has done: a bound may have stopped it, and it is then entered again."""
+        """Keep what an attempt has done: a bound may have stopped it, and it is then entered again.
+
+        One that was cut off has let go of nothing; of another, what was under way is over for the fold.
+        """
         memory = self._memories.get(fact.path)
-        if memory is None or (memory.turn, memory.attempt) != (fact.turn, fact.attempt):
+        if memory is None or (memory.turn, memory.attempt) != (fact.turn, fact.attempt) or fact.cancelled:
             return
-        memory.asked = {key: asked for key, asked in memory.asked.items() if asked.finished is not None}
+        memory.asked = {key: asked for key, asked in memory.asked.items() if asked.is_over}
 
     def forget(self, keep: Iterable[Path]) -> None:
         """Keep only what the visits that are open may still need."""

@@ -129,6 +129,8 @@ class Runner(Sessions):
                 body = self._bodies.get(command.path)
                 if body is not None:
                     body.answer(command)
+                elif self.recall is not None:  # a timer that was due before its body could begin again
+                    self.recall.answered(command)
             case CancelBody():
                 body = self._bodies.get(command.path)
                 if body is not None:
