@@ -43,6 +43,7 @@ PICTURES: Final = {
     "support_desk.svg": Picture("examples/support_desk.py", "graph"),
     "support_chat.svg": Picture("examples/support_desk.py", "chat"),
     "company.svg": Picture("examples/company.py", "graph"),
+    "refunds.svg": Picture("examples/durable.py", "graph"),
     "firm.svg": Picture("docs/what-crosses.md", "firm"),
     "shared_budget.svg": Picture("docs/budgets.md", "shared", "events"),
 }

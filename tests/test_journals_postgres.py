@@ -520,6 +520,8 @@ async def test_tables_that_were_dropped_are_made_again(
     with pytest.raises(JournalUnavailable, match="its tables are not there any more"):
         await writer.append(row(1))
     await store(journal, "new", range(2))
+    with pytest.raises(RunLocked):
+        await writer.append(row(2))
 
     assert await numbers(journal, "new") == [0, 1]
     assert await numbers(journal, "old") == []

@@ -309,6 +309,25 @@ async def test_a_removed_file_is_made_again(path: Path) -> None:
     assert await numbers(SqliteJournal(path), "new") == [0, 1]
 
 
+async def test_a_writer_whose_file_was_removed_gets_into_no_other_run(path: Path) -> None:
+    """When the file is removed under a writer and made anew, what that writer has left to say is stored nowhere."""
+    journal = SqliteJournal(path)
+    writer = await journal.claim("old")
+    writer.append_nowait(row(0))
+    for name in ("runs.db", "runs.db-wal", "runs.db-shm"):
+        await anyio.Path(path.with_name(name)).unlink(missing_ok=True)
+    other = await journal.claim("new")
+    other.append_nowait(row(0))
+
+    with pytest.raises(RunLocked):
+        writer.append_nowait(row(1))
+    await writer.release()
+
+    assert await numbers(journal, "new") == [0]
+    assert await numbers(journal, "old") == []
+    await other.release()
+
+
 @pytest.mark.may_block  # to open the file is the first append's, if nobody claims before
 async def test_a_closed_journal_opens_again(path: Path) -> None:
     """Closing folds the log into the file; a writer that is still there goes on afterwards."""

@@ -265,13 +265,17 @@ def draw(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option("--run", metavar="EVENTS", help="Lay a run over it: a file that run --events wrote, or -."),
+        typer.Option(
+            "--run", metavar="RUN|FILE", help="Lay a run over it: a stored one, or what run --events wrote, or -."
+        ),
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
+    db: Db = None,
 ) -> Task:
     """Draw a graph."""
     from graphflow.cli.looking import draw_command
+    from graphflow.cli.store import StoreOptions
 
-    return lambda screen: draw_command(screen, target, format, run, output)
+    return lambda screen: draw_command(screen, target, format, run, output, store=StoreOptions(db))

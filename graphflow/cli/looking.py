@@ -7,11 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
-from graphflow.cli.faults import BAD_USE, BadUse, reading
+import anyio
+
+from graphflow.cli.faults import BAD_USE, BadUse, reading, text_of
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
+from graphflow.cli.store import StoreOptions, find, opened
+from graphflow.cli.stored import read_stored
 from graphflow.cli.target import load_graph
-from graphflow.errors import GraphProblems
+from graphflow.errors import GraphProblems, UnknownRun
 from graphflow.events import Event, RunStarted
 from graphflow.graphs.bounds import DIMENSIONS, WorstCase
 from graphflow.graphs.checks import Problem, require_runnable
@@ -135,8 +139,19 @@ def _number(value: float) -> float | None:
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
-def draw_command(screen: Screen, target: str, format: str | None, run: str | None, output: str | None) -> int:
+def draw_command(
+    screen: Screen, target: str, format: str | None, run: str | None, output: str | None,
+    *, store: StoreOptions | None = None,
+) -> int:  # fmt: skip
     """Draw a graph, with a run laid over it if there is one.
+
+    Args:
+        screen: where to, if there is no `output`.
+        target: the graph.
+        format: one of the formats, or None.
+        run: a file with the events of a run, or a stored run, or None.
+        output: the file to write, or None.
+        store: where runs are stored.
 
     Raises:
         BadUse: if format, events or output make no sense.
@@ -146,7 +161,7 @@ def draw_command(screen: Screen, target: str, format: str | None, run: str | Non
     """
     wanted = chosen_format(format, output)
     graph = load_graph(target)
-    events = None if run is None else read_events(run, graph)
+    events = None if run is None else events_of(run, graph, store or StoreOptions())
     problems = [problem for problem in problems_of(graph) if problem.severity == "error"]  # a warning is no red mark
     to_file = output is not None and output != "-"
     width = 100 if to_file else min(screen.out.width, 100)
@@ -212,6 +227,31 @@ def _drawn(
         case "term":
             picture = to_term(graph, ascii=ascii)
             return picture if events is None else picture + "\n" + run_tree(events, ascii=ascii, width=width)
+
+
+def events_of(name: str, graph: Graph[Any], options: StoreOptions) -> list[Event]:
+    """Read the events of one run of a graph: from a file, from the standard input, or from where runs are stored.
+
+    Raises:
+        BadUse: if they cannot be read, or are no events of one run of this graph.
+        JournalError: if the run is stored and cannot be read.
+    """
+    if name == "-" or _is_there(name):
+        return read_events(name, graph)
+    with opened(options) as store:
+        try:
+            run = anyio.run(find, store, name).run
+        except (BadUse, UnknownRun) as error:
+            raise BadUse(f"--run {name}: there is no such file, and {text_of(error)}") from error
+        stored = anyio.run(read_stored, store.journal, run)
+    return _of_one_run(name, graph, list(stored.events()))
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def read_events(name: str, graph: Graph[Any]) -> list[Event]:

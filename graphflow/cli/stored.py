@@ -84,8 +84,9 @@ class PlainCodec(Codec):
         inside, pairs = table.get("of"), table.get("pairs")
         if isinstance(inside, dict):
             return {name: self._read(item, depth) for name, item in cast("dict[str, Any]", inside).items()}
-        found = [pair for pair in cast("list[Any]", pairs) if isinstance(pair, list)] if isinstance(pairs, list) else []
-        return {_key(self._read(pair[0], depth)): self._read(pair[-1], depth) for pair in found if pair}
+        found = cast("list[Any]", pairs) if isinstance(pairs, list) else []
+        items = [cast("list[Any]", pair) for pair in found if isinstance(pair, list)]
+        return {_key(self._read(pair[0], depth)): self._read(pair[-1], depth) for pair in items if pair}
 
 
 def _key(value: Any) -> str:

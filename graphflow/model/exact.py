@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Mapping
-from datetime import datetime, time
+from datetime import datetime, time, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast, get_args, get_origin
@@ -182,12 +182,12 @@ def _same_moment(one: Any, other: Any) -> bool:
     return bool(
         one.replace(tzinfo=None) == other.replace(tzinfo=None)
         and one.fold == other.fold
-        and same_zone(one.tzinfo, other.tzinfo)
+        and _same_zone(one.tzinfo, other.tzinfo)
     )
 
 
-def same_zone(one: Any, other: Any) -> bool:
-    """Tell whether two time zones are the same, by name and all."""
+def _same_zone(one: Any, other: Any) -> bool:
+    """Tell whether two time zones are the same, by name and all; equal ones may have two names."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -206,6 +206,7 @@ _TESTS: Final[dict[type[Any], Callable[[Any, Any], bool]]] = {
     range: lambda one, other: (one.start, one.stop, one.step) == (other.start, other.stop, other.step),
     datetime: _same_moment,
     time: _same_moment,
+    timezone: _same_zone,
     **dict.fromkeys((tuple, list), _items),
     dict: _table,
     **dict.fromkeys((set, frozenset), _members),

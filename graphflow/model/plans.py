@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from graphflow.model.exact import Refused, same, short
 from graphflow.model.outcome import Delegate
+from graphflow.model.scalars import is_text
 from graphflow.model.secrets import hints_of, secret_fields
 
 Parts = dict[str, Any]
@@ -55,6 +56,9 @@ class Plan:
 
     def __init__(self, kind: type[Any], names: tuple[str, ...]) -> None:
         """Look for secrets among the fields."""
+        odd = [name for name in names if name[:1] == "$" or not is_text(name)]
+        if odd:
+            raise Refused(kind, f"no field that is stored can be called {odd[0]!r}")
         self.kind = kind
         self.names = names
         self.hidden = secret_fields(kind)
@@ -403,11 +407,9 @@ def checker(plan: Plan) -> Callable[[Parts, frozenset[str]], Parts]:
     fields = {name: Any if isinstance(hints.get(name), str) else hints.get(name, Any) for name in plan.names}
     if all(hint is Any for hint in fields.values()):
         return lambda parts, _: parts
-    adapter = _adapter(fields) or _adapter(
-        {name: hint if _adapter({name: hint}) else Any for name, hint in fields.items()}
-    )
-    if adapter is None:
-        return lambda parts, _: parts
+    if not _readable(fields):  # leave out the annotations that are in the way
+        fields = {name: hint if _readable({name: hint}) else Any for name, hint in fields.items()}
+    adapter = _adapter(fields)
     _refuse_imports(plan.kind, adapter.core_schema)
     validate = adapter.validator.validate_python
 
@@ -421,12 +423,17 @@ def checker(plan: Plan) -> Callable[[Parts, frozenset[str]], Parts]:
     return check
 
 
-def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any] | None:
-    """Return what validates a dict of fields, None for annotations that pydantic cannot read."""
-    make: Any = TypedDict
+def _readable(fields: Mapping[str, Any]) -> bool:
     try:
-        table = make("Fields", dict(fields))
-        table.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
-        return TypeAdapter(table)
+        _adapter(fields)
     except Exception:  # noqa: BLE001 - annotations are code
-        return None
+        return False
+    return True
+
+
+def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    """Return what validates a dict of fields; raises whatever an annotation makes pydantic raise."""
+    make: Any = TypedDict
+    table = make("Fields", dict(fields))
+    table.__pydantic_config__ = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+    return TypeAdapter(table)

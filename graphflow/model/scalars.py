@@ -18,7 +18,10 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any, Final, cast
 
-from graphflow.model.exact import Refused, Unreadable, bits, same_zone, short
+import pydantic
+from pydantic_core import TzInfo
+
+from graphflow.model.exact import Refused, Unreadable, bits, short
 
 LONGEST: Final = 13_000
 """The bits of the longest whole number that is written in decimal digits; Python itself stops soon after that."""
@@ -105,6 +108,8 @@ def _zone(value: tzinfo) -> Any:
         offset = value.utcoffset(None) // timedelta(microseconds=1)
         name = value.tzname(None)
         return [offset] if name == timezone(value.utcoffset(None)).tzname(None) else [offset, write_str(name)]
+    if type(value) is TzInfo:
+        return ["TzInfo", int(cast("timedelta", value.utcoffset(None)).total_seconds())]
     if type(value) is zoneinfo.ZoneInfo and value.key in _zones():
         return value.key
     raise Refused(type(value), "use timezone.utc, timezone(timedelta(...)) or ZoneInfo(key)")
@@ -118,6 +123,11 @@ def _zones() -> frozenset[str]:
 
 def _write_path(value: pathlib.PurePath) -> Data:
     return {"$": type(value).__name__, "is": write_str(str(value))}
+
+
+def _write_pattern(value: re.Pattern[Any]) -> Data:
+    text: Any = value.pattern
+    return {"$": "Pattern", "is": WRITERS[type(text)](text), "flags": value.flags}
 
 
 def _write_shown(value: object) -> Data:
@@ -136,6 +146,14 @@ ADDRESSES: Final = {
     )
 }  # fmt: skip
 
+URLS: Final[dict[str, Any]] = {
+    kind.__name__: kind
+    for kind in (
+        pydantic.AnyUrl, pydantic.AnyHttpUrl, pydantic.HttpUrl, pydantic.FileUrl, pydantic.FtpUrl,
+        pydantic.WebsocketUrl, pydantic.AnyWebsocketUrl,
+    )
+}  # fmt: skip
+
 WRITERS: Final[dict[type[Any], Callable[[Any], Any]]] = {
     str: write_str,
     int: write_int,
@@ -150,10 +168,12 @@ WRITERS: Final[dict[type[Any], Callable[[Any], Any]]] = {
     timedelta: _write_delta,
     timezone: _write_zone,
     zoneinfo.ZoneInfo: _write_zone,
+    TzInfo: _write_zone,
+    re.Pattern: _write_pattern,
     uuid.UUID: _write_shown,
     range: _write_range,
     **dict.fromkeys(PATHS.values(), _write_path),
-    **dict.fromkeys(ADDRESSES.values(), _write_shown),
+    **dict.fromkeys((*ADDRESSES.values(), *URLS.values()), _write_shown),
 }
 """How a value of exactly this class is written."""
 
@@ -177,8 +197,6 @@ def read_scalar(data: Data) -> Any:
         value = read(data)
         if WRITERS[type(value)](value) == data:
             return value
-    except RecursionError:
-        raise
     except Exception:  # noqa: BLE001, S110 - whatever a reader raises, this is nothing that it reads
         pass
     msg = f"this is no {tag}: {short(data)}"
@@ -280,11 +298,26 @@ def _read_zone(data: Any) -> tzinfo:
             found = timezone(timedelta(microseconds=offset))
         case [int() as offset, name] if type(offset) is int:
             found = timezone(timedelta(microseconds=offset), read_text(name))
+        case ["TzInfo", int() as offset] if type(offset) is int:
+            found = TzInfo(offset)
         case _:
             raise ValueError
-    if not same_zone(found, found):
-        raise ValueError
     return found
+
+
+def _reads_shown(kind: Callable[[str], Any]) -> Callable[[Data], Any]:
+    return lambda data: kind(_text(data["is"]))
+
+
+def _read_pattern(data: Data) -> Any:
+    text: Any = read_text(data["is"]) if not _is_bytes(data["is"]) else read_scalar(data["is"])
+    if type(data["flags"]) is not int:
+        raise TypeError
+    return re.compile(text, data["flags"])
+
+
+def _is_bytes(data: Any) -> bool:
+    return type(data) is dict and cast("Data", data).get("$") == "bytes"
 
 
 def _read_path(data: Data) -> pathlib.PurePath:
@@ -321,6 +354,7 @@ READERS: Final[dict[str, tuple[frozenset[str], Callable[[Data], Any]]]] = {
     "UUID": (_IS, lambda data: uuid.UUID(_text(data["is"]))),
     "range": (_OF, lambda data: range(*_numbers(data["of"], 3))),
     **dict.fromkeys(PATHS, (_IS, _read_path)),
-    **{name: (_IS, lambda data: ADDRESSES[data["$"]](_text(data["is"]))) for name in ADDRESSES},
+    "Pattern": (frozenset({"is", "flags"}), _read_pattern),
+    **{name: (_IS, _reads_shown(kind)) for name, kind in {**ADDRESSES, **URLS}.items()},
 }
 """For each tag the names that stand beside it, and what reads them."""

@@ -120,9 +120,9 @@ def read_type(data: Any, named: Callable[[str], Any], read: Callable[[Any], Any]
     except (Unreadable, RecursionError):
         raise
     except Exception as error:
-        msg = f"no type is made of {short(data)}"
+        msg = f"no type is made of {short(parts)}"
         raise Unreadable(msg) from error
-    msg = f"this is no type: {short(data)}"
+    msg = f"this is no type: {short(parts)}"
     raise Unreadable(msg)
 
 

@@ -64,7 +64,7 @@ class Writing:
         if self._secrets is None:
             self._secrets = {}
         values = self._secrets.setdefault(name, [])
-        place = next((index for index, known in enumerate(values) if known == value), len(values))
+        place = next((index for index, known in enumerate(values) if same(known, value)), len(values))
         if place == len(values):
             values.append(value)
         data = {"$": "secret", "name": name if place == 0 else f"{name}#{place + 1}"}
@@ -81,6 +81,15 @@ def _find(kind: type[Any], kinds: Kinds) -> How:
     Raises:
         Refused: if they are not.
     """
+    try:
+        return _found(kind, kinds)
+    except Refused:
+        raise
+    except Exception as error:
+        raise Refused(kind, f"its class raised {type(error).__name__} when it was looked at") from error
+
+
+def _found(kind: type[Any], kinds: Kinds) -> How:
     name = kinds.name_of(kind)
     if name is not None:
         plan = kinds.plan(kind)
@@ -232,9 +241,12 @@ def _writes_model(plan: ModelPlan, tag: str) -> How:
     def write(writing: Writing, value: Any, depth: int, _: str | None) -> Data:
         if depth >= DEEPEST:
             raise _too_deep(value)
-        held: Data = value.__dict__
-        chosen: set[str] = value.__pydantic_fields_set__
-        extra: Data | None = value.__pydantic_extra__
+        try:
+            held: Data = value.__dict__
+            chosen: set[str] = value.__pydantic_fields_set__
+            extra: Data | None = value.__pydantic_extra__
+        except Exception as error:
+            raise Refused(kind, f"it raised {type(error).__name__} when it was read") from error
         if len(held) != count or not held.keys() >= every:
             refuse_shape(kind, held, names)
         data: Data = {"$": tag}

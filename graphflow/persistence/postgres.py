@@ -13,7 +13,16 @@ from anyio import CancelScope
 from graphflow.errors import InternalError, RunLocked, UsageError
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.postgres_store import Store
-from graphflow.persistence.storing import checked_id, checked_row, digest, in_thread, released, row_of, taken_in_thread
+from graphflow.persistence.storing import (
+    checked_id,
+    checked_row,
+    digest,
+    in_thread,
+    new_epoch,
+    released,
+    row_of,
+    taken_in_thread,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -29,10 +38,10 @@ _CUT: Final = (
 )
 
 _CLAIM: Final[LiteralString] = """
-    INSERT INTO {schema}.runs AS runs (digest, run, epoch) VALUES (%s, %s, 1)
-    ON CONFLICT (digest) DO UPDATE SET epoch = runs.epoch + 1 RETURNING key, epoch
+    INSERT INTO {schema}.runs (digest, run, epoch) VALUES (%s, %s, %s)
+    ON CONFLICT (digest) DO UPDATE SET epoch = EXCLUDED.epoch RETURNING key
 """
-# FOR SHARE: whoever raises the epoch waits for this row, or this statement for that, and then finds no such epoch.
+# FOR SHARE: whoever changes the epoch waits for this row, or this statement for that, and then finds no such epoch.
 _INSERT: Final[LiteralString] = """
     INSERT INTO {schema}.rows (key, seq, at, fact, decisions)
     SELECT key, %s, %s, %s, %s FROM {schema}.runs WHERE key = %s AND epoch = %s FOR SHARE
@@ -134,9 +143,9 @@ class PostgresJournal:
         return f"<PostgresJournal {self._store}>"
 
     def _claim(self, run: str) -> PostgresWriter:
-        store, connection = self._store, self._lock(run)
+        store, connection, epoch = self._store, self._lock(run), new_epoch()
         with store.closing_on_failure(connection):
-            key, epoch = _one(store.execute(connection, _CLAIM, digest(run), run))
+            (key,) = _one(store.execute(connection, _CLAIM, digest(run), run, epoch))
             (last,) = _one(store.execute(connection, _LAST, key))
         return PostgresWriter(self, store, run, connection, key=key, epoch=epoch, last=last)
 

@@ -269,7 +269,10 @@ class Store:
         if error.sqlstate in _GONE:
             self._ready = False  # the tables are made again when they are needed
         says = " ".join(str(error).split())
-        secrets = [str(value) for name, value in self._parts.items() if name in _SECRET and value]
+        known = {self._parts.get(name) for name in _SHOWN}
+        secrets = [
+            str(self._parts[name]) for name in _SECRET if self._parts.get(name) and self._parts[name] not in known
+        ]
         told = any(secret in says for secret in secrets)
         for secret in secrets:
             says = says.replace(secret, "***")

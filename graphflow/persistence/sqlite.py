@@ -21,6 +21,7 @@ from graphflow.persistence.storing import (
     checked_id,
     in_thread,
     misnumbered,
+    new_epoch,
     not_text,
     released,
     row_of,
@@ -33,7 +34,7 @@ _INSERT: Final = """
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
 _CLAIMED: Final = f"""
-    SELECT key, epoch, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
+    SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
 _FORGET: Final = f"""
     DELETE FROM runs WHERE key = ? AND epoch = ? AND NOT EXISTS (SELECT 1 FROM rows WHERE {_OF_RUN})
@@ -141,12 +142,12 @@ class SqliteJournal:
         return f"SqliteJournal({str(self._place.path)!r})"
 
     def _claim(self, run: str) -> SqliteWriter:
-        lock = self._lock(run)
+        lock, epoch = self._lock(run), new_epoch()
         try:
             with self._stores.aside.transaction() as cursor:
                 cursor.execute("INSERT OR IGNORE INTO runs (run, epoch) VALUES (?, 0)", (run,))
-                cursor.execute("UPDATE runs SET epoch = epoch + 1 WHERE run = ?", (run,))
-                key, epoch, last = cursor.execute(_CLAIMED, (run,)).fetchone()
+                cursor.execute("UPDATE runs SET epoch = ? WHERE run = ?", (epoch, run))
+                key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
             self._stores.writing.ready()
         except BaseException:
             lock.release()

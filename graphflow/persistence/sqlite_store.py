@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from graphflow.errors import JournalUnavailable, UsageError
 
@@ -58,12 +58,13 @@ class Place:
 
     def __init__(self, path: str | os.PathLike[str], *, fsync: bool, patience: float) -> None:
         """Check what can be checked without touching anything."""
-        if not str(path) or "\0" in str(path):
-            raise UsageError(f"{str(path)!r} is no path; a journal that needs no file is MemoryJournal().")
+        name = os.fspath(path)
+        if not name or "\0" in name:
+            raise UsageError(f"{name!r} is no path; a journal that needs no file is MemoryJournal().")
         if not 0 <= patience <= 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
             raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
-        self.path = Path(path)
-        self.memory = str(path) == MEMORY
+        self.path = Path(name)
+        self.memory = name == MEMORY
         self.fsync = fsync
         self.patience = patience
         self._real: Path | None = None
@@ -288,9 +289,12 @@ def _migrate(connection: sqlite3.Connection, place: Place) -> None:
 
 
 def _format(connection: sqlite3.Connection, place: Place, newest: int) -> int:
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != APPLICATION and (version or connection.execute("SELECT 1 FROM sqlite_master").fetchone()):
+    # In one statement: another process may be making the tables.
+    application, version, tables = connection.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    if application != APPLICATION and (version or tables):
         raise JournalUnavailable(
             f"{str(place.path)!r} is the database of another program. Nothing was changed in it: name another file."
         )
@@ -299,7 +303,7 @@ def _format(connection: sqlite3.Connection, place: Place, newest: int) -> int:
             f"{str(place.path)!r} was written by a newer graphflow (format {version}; this one knows {newest}). "
             f"Nothing was changed in it: use that version, or name another file."
         )
-    return version
+    return cast("int", version)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import threading
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar, TypeVarTuple
@@ -134,6 +135,15 @@ def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -
         return Row(seq, at, fact, decisions)
     kinds = ", ".join(type(column).__name__ for column in (at, fact, decisions))
     raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str")
+
+
+def new_epoch() -> int:
+    """Return what a claim is known by in the store.
+
+    By chance, and not one more than before: where a store was removed and made anew under a writer, the count would
+    begin anew as well, and a row could get into another run.
+    """
+    return secrets.randbits(62)
 
 
 def digest(text: str) -> bytes:

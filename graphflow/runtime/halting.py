@@ -123,13 +123,17 @@ class Halting(Core):
         return visit.timed_out if key == BODY else self.call_is_late(visit, key)
 
     def _go_on(self, halted: Halt, again: Callable[[], None] | None) -> None:
-        """Enter again what was cut off, then look at what has happened meanwhile."""
+        """Enter again what was cut off, then look at what has happened meanwhile: at what has ended first.
+
+        So nothing is told to stop that is gone already.
+        """
         self.halted = None
         for path, key in halted.held:
             self._enter_again(self.visits[path], key, fresh=True)
         if again is not None:
             self.agenda.append(again)
-        self.agenda.extend(partial(self.take_in, fact) for fact in halted.late)
+        late = sorted(halted.late, key=lambda fact: not isinstance(fact, NodeReturned | EffectFinished))
+        self.agenda.extend(partial(self.take_in, fact) for fact in late)
 
     # --- more budget ---
 

@@ -154,6 +154,8 @@ class Runner(Sessions):
 
     def _push(self, group: Group, command: Work) -> None:
         self._awake += 1
+        if self._doomed:
+            self._doomed.discard(command.path)  # what was cancelled before cannot have been this
         if isinstance(command, _CALLS):
             self._calling.setdefault(command.path, {})[command.key] = None
         group.ready.append(command)

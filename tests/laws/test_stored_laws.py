@@ -4,9 +4,11 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event as note
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphflow import Budget
@@ -14,18 +16,19 @@ from graphflow.events import (
     BudgetAdded,
     EdgeTaken,
     EffectFinished,
+    EffectStarted,
     FrameClosed,
     FrameOpened,
     NodeEnded,
     NodeStarted,
     Record,
     Refused,
-    RunEnded,
     ScopeClosed,
     ScopeOpened,
     SessionStarted,
 )
 from graphflow.model.budget import ADDITIVE
+from graphflow.model.ids import Path
 from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.rows import same
 from graphflow.runtime.stored import fold_rows, prepared
@@ -37,7 +40,7 @@ from tests.laws.agents import QUIET
 from tests.laws.bounds import excesses, overruns
 from tests.laws.driver import Driver, World
 from tests.laws.stored import KINDS, Case, Kind, broken, tables
-from tests.laws.test_agent_laws import CrewDriver, loose_ends, too_many_calls
+from tests.laws.test_agent_laws import CrewDriver, too_many_calls
 from tests.laws.test_run_laws import Reports
 from tests.support import examples
 
@@ -123,20 +126,26 @@ def ends(driver: Driver) -> Iterator[str]:
         event for event in events if isinstance(event.body, FrameOpened) and event.body.edge.kind == "delegate"
     ]
     closed = Counter(event.path for event in events if isinstance(event.body, FrameClosed))
-    if set(started.values()) | set(ended.values()) | {closed[event.path] for event in delegated} - {0} > {1}:
+    if (set(started.values()) | set(ended.values()) | {closed[event.path] for event in delegated}) - {0, 1}:
         yield "a visit started or ended twice, or a call did"
     if driver.end.status in ENDED and set(started) != set(ended):
         yield f"{set(started) ^ set(ended)} have no end, or no beginning"
     if isinstance(driver, CrewDriver):
         yield from too_many_calls(driver)
-        yield from loose_ends([event for event in events if not _stood_still(event.body) or event is events[-1]])
+    begun = {(event.path, event.body.turn, event.body.key) for event in events if isinstance(event.body, EffectStarted)}
+    for (path, turn, attempt, key), count in _finished(driver).items():
+        if count > 1 or (path, turn, key) not in begun:
+            yield f"the effect {key!r} of {path}, turn {turn}, attempt {attempt}, ended {count} times"
 
 
-def _stood_still(body: object) -> bool:
-    """Whether it says that a run, or a call in it, was stopped to go on later."""
-    if isinstance(body, EffectFinished):
-        return body.failure is not None and body.failure.code == "cancelled"
-    return isinstance(body, RunEnded) and body.status == "exhausted"
+def _finished(driver: Driver) -> Counter[tuple[Path, int, int, str]]:
+    """How often each effect ended, but for those that were stopped: they may have been made again later."""
+    bodies = [event.body for event in driver.events]
+    return Counter(
+        (body.path, body.turn, body.attempt, body.key)
+        for body in bodies
+        if isinstance(body, EffectFinished) and (body.failure is None or body.failure.code != "cancelled")
+    )
 
 
 @both
@@ -207,15 +216,19 @@ def some_budget(rng: random.Random) -> Budget:
 
 def more_of(name: str, rng: random.Random) -> Budget:
     """Some more of what was lacking, and of something else perhaps."""
-    few = {"tokens": (30, 200, 1000), "usd": ("0.005", "0.1", "1"), "seconds": (0.1, 1.0, 5.0)}
-    more = {name: rng.choice(few.get(name, (1, 3)))}
+    few: dict[str, tuple[Any, ...]] = {
+        "tokens": (30, 200, 1000),
+        "usd": ("0.005", "0.1", "1"),
+        "seconds": (0.1, 1.0, 5.0),
+    }
+    more: dict[str, Any] = {name: rng.choice(few.get(name, (1, 3)))}
     return Budget(**more if rng.randrange(3) else {"node_runs": 2, **more})
 
 
 def given_more(case: Case) -> tuple[Driver, Budget, int]:
     """A run that was given more whenever a budget had stopped it; what it was given in all, and how often."""
     driver, times = case.ran(), 0
-    total = {name: getattr(driver.world.budget, name) for name in (*ADDITIVE, "seconds")}
+    total: dict[str, Any] = {name: getattr(driver.world.budget, name) for name in (*ADDITIVE, "seconds")}
     while driver.end.status == "exhausted" and (reason := driver.end.reason) is not None and reason.code in RAISABLE:
         more = more_of(reason.code, case.rng)
         for name, amount in total.items():
@@ -237,7 +250,7 @@ def test_a_run_that_is_given_more_keeps_every_law(kind: Kind, seed: int) -> None
 
     driver, total, times = given_more(case)
 
-    event(f"{min(times, 3)} times")
+    note(f"{min(times, 3)} times")
     assert list(faults(driver, total if times else driver.world.budget)) == []
     assert tables(fold_again(case.graph, driver.stored)) == tables(driver.fold)
 
@@ -258,7 +271,7 @@ def test_a_run_that_is_given_more_ends_as_one_that_had_it(kind: Kind, seed: int)
 
     refused = sum(isinstance(event.body, Refused) for event in driver.events)
     raced = refused != times or any(isinstance(event.body, Refused) for event in whole.events)
-    event("raced" if raced else f"{min(times, 3)} times")
+    note("raced" if raced else f"{min(times, 3)} times")
     if not raced:
         one, other = driver.fold, whole.fold
         assert driver.end == whole.end
