@@ -18,22 +18,20 @@ from graphflow.model.state import Message
 from graphflow.model.thread import ThreadMessage, capped, data, shown
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
-from graphflow.nodes.schemas import answer_schema
 from graphflow.nodes.tools import Tool
 from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
-    json_schema,
     read_answer,
     read_reply,
-    toolbox_of,
+    setup_of,
     with_own_ids,
 )
 from graphflow.runtime.commands import CancelBody
 from graphflow.runtime.core import thread_of
 from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.views import entry_of
-from graphflow.runtime.wishes import Wishes
+from graphflow.runtime.wishes import Wishes, length_of
 
 OWN = (Standing.QUEUED, Standing.RUNNING)
 """Where an agent's visit has something of its own to do, and is counted as busy."""
@@ -69,12 +67,12 @@ class Agents(Wishes):
         allowed = frame.allowed
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        box = toolbox_of(visit.station, frame.tables.stations, allowed)
+        setup = setup_of(visit.station, frame.tables.stations, allowed, self.contract_of(frame))
         asked = "instructions="
         try:
             system = self._system(visit, node)
             asked = "history="
-            granted = tuple(sorted(name for name in frame.granted if name in box.offers)) if frame.granted else ()
+            granted = tuple(sorted(name for name in frame.granted if name in setup.offers)) if frame.granted else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
@@ -84,27 +82,10 @@ class Agents(Wishes):
         self.decisions.append(boundary)
         if not system and isinstance(node, Supervisor):
             system = SUPERVISOR_TEXT
-        kind = node.output
-        contract = self.contract_of(frame)
-        if kind is None and contract is not None and contract is not Report:
-            kind = contract
-        schema = answer_schema(kind)
-        native = node.native or not box.offers  # where there is nothing to choose, the answer is all there is
-        if not native:
-            system, schema = json_instructions(system, box.offers), json_schema(box.offers, schema)
-        fixed = len(system) + len(schema) + (box.size if native else 0)
-        visit.talk = Talk(
-            path_text(visit.path),
-            log,
-            system,
-            view,
-            box.offers,
-            box.specs if native else (),
-            schema,
-            kind,
-            native,
-            fixed,
-        )
+        if not setup.native:
+            system = json_instructions(system, setup.offers)
+        size = len(system) + setup.size + length_of(view)
+        visit.talk = Talk(path_text(visit.path), log, system, view, setup, size)
         log.active = node.name
         return True
 
@@ -147,6 +128,7 @@ class Agents(Wishes):
                 self.new_evidence(visit.token, wish.key, wish.evidence)
             made.append(ThreadMessage("tool", text, (), wish.call.id, wish.failed, wish.source))
         talk.said.extend(made)
+        talk.size += length_of(made)
         talk.log.items.extend(made)
         talk.turn_said, talk.wishes = [], []
         talk.unknown_before = talk.unknown
@@ -187,7 +169,7 @@ class Agents(Wishes):
             error = ContractError(f"the model of {node.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=talk.native)
+        decided = read_reply(reply, native=talk.setup.native)
         if decided.problem:
             self._send_back(visit, decided.text, decided.problem)
             return
@@ -323,7 +305,7 @@ class Agents(Wishes):
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = self._honest(visit, _own_words(read_answer(talk.kind, text, answer_json)))
+            output = self._honest(visit, _own_words(read_answer(talk.setup.kind, text, answer_json)))
             problem = self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING

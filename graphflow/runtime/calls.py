@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from graphflow.events import EdgeTaken, FrameOpened, Granted
 from graphflow.graphs.compiled import Edge
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
+from graphflow.model.context import rebuilt
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call, Delegate
@@ -116,9 +116,10 @@ class Calls(Frames):
         again = True
         while again and _awaits(visit, batch):
             again = False
-            equal = [i for i, s in enumerate(batch) if _has_equal_share(s) and _is_ready(s, batch)]
+            left = [(position, state) for position, state in enumerate(batch) if not (state.done or state.started)]
+            equal = [position for position, state in left if _has_equal_share(state) and _is_ready(state, batch)]
             shares = dict(zip(equal, visit.token.frame.meter.shares(len(equal)), strict=True)) if equal else {}
-            for position, state in enumerate(batch):
+            for position, state in left:
                 if _is_ready(state, batch):
                     again = visit.needy  # else nothing can be ready that is not yet
                     self._start_call(visit, position, shares.get(position))
@@ -204,16 +205,20 @@ class Calls(Frames):
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
-    def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
+    @staticmethod
+    def _bounded(brief: Brief, edge: Edge, frame: Frame) -> Brief:
         """Return a brief that says what is not asked for: by default from the callee and what it owes."""
         if brief.boundary:
             return brief
-        boundary = self.boundaries.get(edge)
-        if boundary is None:
+        if not edge.boundary:
             about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
-            boundary = self.boundaries[edge] = _boundary(str(edge.target), about, report)
-        return brief.model_copy(update={"boundary": boundary})
+            edge.boundary = _boundary(str(edge.target), about, report)
+        if brief.__pydantic_extra__ is not None or brief.__pydantic_private__ is not None:
+            return brief.model_copy(update={"boundary": edge.boundary})
+        values = brief.__dict__ | {"boundary": edge.boundary}
+        bounded: Brief = rebuilt(brief, values, brief.__pydantic_fields_set__ | {"boundary"})
+        return bounded
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""
@@ -302,7 +307,6 @@ def _depth_limit(frame: Frame) -> float | None:
     return None
 
 
-@functools.lru_cache(maxsize=256)
 def _boundary(target: str, about: str, report: type[BaseModel]) -> str:
     only = f"Only what {target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
     return only + f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."

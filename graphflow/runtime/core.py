@@ -86,7 +86,6 @@ class Core:
         self.halted: Halt | None = None  # while a bound holds everything up, and afterwards
         self.output: Any = None
         self.spent_by_node: dict[str, list[Amount]] = {}
-        self.boundaries: dict[Edge, str] = {}  # what a brief over each delegate edge says by default
         self.spent_by_edge: dict[str, list[Amount]] = {}
 
     # --- what every part uses ---

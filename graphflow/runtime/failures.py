@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from graphflow.errors import NoRoute
 from graphflow.events import CancelRequested, Failure, RunEnded, RunStatus
@@ -439,9 +440,10 @@ def _nothing() -> list[Amount]:
 
 
 def _add(total: list[Amount], amounts: list[Amount]) -> None:
-    for dimension, amount in enumerate(amounts):
-        if amount:
-            total[dimension] += amount
+    total[:] = map(_plus, total, amounts)
+
+
+_plus: Callable[[Amount, Amount], Amount] = cast("Any", operator.add)
 
 
 def _inside(scope: Scope, around: Scope) -> bool:

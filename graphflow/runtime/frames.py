@@ -230,7 +230,7 @@ class Frames(Core):
         owner = frame.owner
         assert owner is not None  # noqa: S101 - a callee has a caller
         edge = owner.batch[frame.call].edge
-        wanted = self.contract_of(frame) or Report
+        wanted = Report if edge is None or edge.contract is None else edge.contract.report
         if isinstance(value, wanted):
             return value
         if isinstance(value, Report) and value.status == "failed":

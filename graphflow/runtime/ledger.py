@@ -12,7 +12,7 @@ for an escalation stand as reserved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -37,20 +37,24 @@ class Meter:
         parent: the meter above, or None at the root.
         split: whether this is an account of its own rather than a cap.
         granted: the bound of each dimension, None for no bound.
+        bounds: each bound that holds for a spending here, with its meter and dimension; the innermost first.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("_chain", "bounded", "granted", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("_chain", "bounded", "bounds", "granted", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
         self.path, self.parent, self.split = path, parent, split
         self.granted: list[Amount | None] = [getattr(budget, name) for name in ADDITIVE]
-        self.bounded = any(amount is not None for amount in self.granted)
+        own = tuple([(self, index, amount) for index, amount in enumerate(self.granted) if amount is not None])
+        self.bounded = bool(own)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
-        self._chain: tuple[Meter, ...] = (self,) if split or parent is None else (self, *parent.chain())
+        above = None if split else parent
+        self._chain: tuple[Meter, ...] = (self,) if above is None else (self, *above.chain())
+        self.bounds: tuple[tuple[Meter, int, Amount], ...] = own if above is None else (*own, *above.bounds)
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -69,20 +73,16 @@ class Meter:
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
-        for meter in self._chain:
-            if meter.bounded:
-                for dimension, amount in enumerate(wanted):
-                    if amount:
-                        free = meter.free(dimension)
-                        if free is not None and amount > free:
-                            return meter, dimension
+        for meter, dimension, granted in self.bounds:
+            amount = wanted[dimension]
+            if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
+                return meter, dimension
         return None
 
     def refusing_run(self) -> Meter | None:
         """Spend one node run; return the meter that refuses it instead, with nothing spent."""
-        for meter in self._chain:
-            granted = meter.granted[RUNS]
-            if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
+        for meter, dimension, granted in self.bounds:
+            if dimension == RUNS and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
         for meter in self._chain:
             meter.spent[RUNS] += 1
@@ -104,27 +104,30 @@ class Meter:
         """Take a promise back."""
         self.reserve(tuple(-amount for amount in amounts))
 
-    def start(self, counts: Amounts, tokens: int, usd: Amount) -> None:
-        """Count what starts: its counts are spent, its tokens and money reserved."""
-        for meter in self.chain():
-            spent, reserved = meter.spent, meter.reserved
-            for dimension, amount in enumerate(counts):
-                if amount:
-                    spent[dimension] += amount
-            reserved[TOKENS] += tokens
+    def start(self, wanted: Amounts, also: Iterable[list[Amount]]) -> None:
+        """Count what starts: its counts are spent, here and in other tables; its tokens and money are reserved."""
+        spent = [meter.spent for meter in self._chain]
+        spent.extend(also)
+        for dimension in range(TOKENS):
+            amount = wanted[dimension]
+            if amount:
+                for table in spent:
+                    table[dimension] += amount
+        tokens, usd = wanted[TOKENS], wanted[USD]
+        for meter in self._chain:
+            meter.reserved[TOKENS] += tokens
             if usd:
-                reserved[USD] += usd
+                meter.reserved[USD] += usd
 
-    def settle(self, tokens: int, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
+    def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
         """Take back what was reserved, and count what was used."""
-        for meter in self.chain():
-            spent, reserved = meter.spent, meter.reserved
-            reserved[TOKENS] -= tokens
-            spent[TOKENS] += used_tokens
+        for meter in self._chain:
+            meter.reserved[TOKENS] -= tokens
+            meter.spent[TOKENS] += used_tokens
             if usd:
-                reserved[USD] -= usd
+                meter.reserved[USD] -= usd
             if used_usd:
-                spent[USD] += used_usd
+                meter.spent[USD] += used_usd
 
     def open_split(self, path: Path, grant: Budget) -> Meter:
         """Split an account off for a child; its grant stands here as reserved until `close_split`."""

@@ -73,9 +73,10 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     if visit.token.note:
         arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
         visit.token.note = ""
+    if crossing:
+        crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
     given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
-    crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     view = _put_together(log, crossing, arrived, after=after, given=given)
     crossed = [*positions]
     if source is log and log.user_at not in crossed and _holds(view, log.user):
@@ -167,7 +168,7 @@ def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
 
 def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
     """Join what crosses, what the user said and what arrived."""
-    asked = () if log.user is None or given or _holds(crossing, log.user) else (log.user,)
+    asked = () if log.user is None or given or (crossing and _holds(crossing, log.user)) else (log.user,)
     view = (*crossing, *asked, *arrived) if after else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
 
@@ -210,11 +211,8 @@ def _asker(frame: Frame) -> str:
 
 def brief_text(brief: BaseModel) -> str:
     """Write a brief for its reader, a line for each field that says something."""
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else _joined(value)}"
-        for name, value in brief.__dict__.items()
-        if value not in (None, "", ())
-    )
+    said = [item for item in brief.__dict__.items() if item[1] not in (None, "", ())]
+    return "\n".join([f"{name}: {value if isinstance(value, str) else _joined(value)}" for name, value in said])
 
 
 def _joined(value: Any) -> str:
@@ -270,8 +268,8 @@ def _kind(visit: Visit, message: Message) -> str:
 
 def _ranges(positions: Sequence[int]) -> Ranges:
     """Write positions as ranges, both ends included: a record must not grow with the thread."""
-    if len(positions) == 1:
-        return ((positions[0], positions[0]),)
+    if len(positions) <= 1:
+        return tuple([(position, position) for position in positions])
     made: list[list[int]] = []
     for position in sorted(positions):
         if made and position == made[-1][1] + 1:
