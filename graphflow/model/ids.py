@@ -7,6 +7,7 @@ names alone are only their projection for drawings and selectors.
 from __future__ import annotations
 
 import functools
+import operator
 import re
 from collections.abc import Callable
 from typing import NamedTuple, NewType, TypeAlias
@@ -56,9 +57,10 @@ def path_text(path: Path) -> str:
     return "/".join(map(_segment_text, path))
 
 
+@functools.lru_cache(maxsize=4096)
 def _segment_text(segment: Segment) -> str:
     name, visit, lanes, call = segment
-    text = _escaped(name)
+    text = _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
     if visit != 1:
         text += f":{visit}"
     if lanes:
@@ -66,11 +68,6 @@ def _segment_text(segment: Segment) -> str:
     if call is not None:
         text += f"@{call[0]}.{call[1]}"
     return text
-
-
-@functools.lru_cache(maxsize=1024)
-def _escaped(name: str) -> str:
-    return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 _SEGMENT = re.compile(
@@ -108,7 +105,10 @@ def names(path: Path) -> tuple[str, ...]:
     >>> names(parse_path("team_a/call:2"))
     ('team_a', 'call')
     """
-    return tuple([segment.name for segment in path])  # a list: paths are short, and a generator costs more
+    return tuple(map(_name_of, path))
+
+
+_name_of: Callable[[Segment], str] = operator.itemgetter(0)
 
 
 def selects(selector: tuple[str, ...], path: Path) -> bool:

@@ -213,12 +213,12 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 def _parts(value: object) -> Iterable[object]:
     """Return what a value holds, one level deep."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[object, object]", value).values()
-    if isinstance(value, list | tuple):
-        return cast("Sequence[object]", value)
     if isinstance(value, BaseModel):
         return value.__dict__.values()
+    if isinstance(value, list | tuple):
+        return cast("Sequence[object]", value)
+    if isinstance(value, Mapping):
+        return cast("Mapping[object, object]", value).values()
     return ()
 
 
@@ -228,9 +228,9 @@ _SIMPLE = frozenset({str, int, float, bool, type(None)})
 
 def _holds_set(value: object) -> bool:
     """Tell whether a set is somewhere in a value: its order is that of its hashes, another in each process."""
-    if type(value) in _SIMPLE:
-        return False
-    return isinstance(value, set | frozenset) or any(map(_holds_set, _parts(value)))
+    if isinstance(value, set | frozenset):
+        return True
+    return any([_holds_set(part) for part in _parts(value) if type(part) not in _SIMPLE])
 
 
 def _ordered(value: Any) -> Any:

@@ -358,6 +358,7 @@ class Failures(Core):
                 root.meter.release(ONE_RUN)
             if status != "exhausted":
                 root.closed = True
+                self.final, root.token = root.token, None  # see `close_frame`
         self.ended = RunEnded(status, reason)
         self.decisions.append(self.ended)
         self.commands.append(EndRun())

@@ -211,6 +211,7 @@ class Frames(Core):
             frame.meter.close_split(frame.grant)
             self.decisions.append(Granted(path, frame.grant, open=False))
         self.account(frame)
+        frame.token = None  # nothing refers to itself, so that nothing waits for the garbage collector
         if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
             self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
 

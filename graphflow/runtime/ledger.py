@@ -37,24 +37,26 @@ class Meter:
         parent: the meter above, or None at the root.
         split: whether this is an account of its own rather than a cap.
         granted: the bound of each dimension, None for no bound.
-        bounds: each bound that holds for a spending here, with its meter and dimension; the innermost first.
+        limits: these without what is None, each with its dimension.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("_chain", "bounded", "bounds", "granted", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("_above", "granted", "limits", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
         self.path, self.parent, self.split = path, parent, split
         self.granted: list[Amount | None] = [getattr(budget, name) for name in ADDITIVE]
-        own = tuple([(self, index, amount) for index, amount in enumerate(self.granted) if amount is not None])
-        self.bounded = bool(own)
+        self.limits = tuple([(index, amount) for index, amount in enumerate(self.granted) if amount is not None])
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
-        above = None if split else parent
-        self._chain: tuple[Meter, ...] = (self,) if above is None else (self, *above.chain())
-        self.bounds: tuple[tuple[Meter, int, Amount], ...] = own if above is None else (*own, *above.bounds)
+        self._above: tuple[Meter, ...] = () if split or parent is None else parent.chain()
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it bounds anything."""
+        return bool(self.limits)
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -63,7 +65,7 @@ class Meter:
 
     def chain(self) -> tuple[Meter, ...]:
         """Return the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
-        return self._chain
+        return (self, *self._above)
 
     def snapshot(self) -> Snapshot:
         """Return what every meter that counts here has spent and reserved, for `state.left`."""
@@ -73,18 +75,21 @@ class Meter:
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
-        for meter, dimension, granted in self.bounds:
-            amount = wanted[dimension]
-            if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
-                return meter, dimension
+        for meter in self.chain():
+            for dimension, granted in meter.limits:
+                amount = wanted[dimension]
+                if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
+                    return meter, dimension
         return None
 
     def refusing_run(self) -> Meter | None:
         """Spend one node run; return the meter that refuses it instead, with nothing spent."""
-        for meter, dimension, granted in self.bounds:
-            if dimension == RUNS and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
+        chain = self.chain()
+        for meter in chain:
+            granted = meter.granted[RUNS]
+            if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
-        for meter in self._chain:
+        for meter in chain:
             meter.spent[RUNS] += 1
         return None
 
@@ -106,22 +111,22 @@ class Meter:
 
     def start(self, wanted: Amounts, also: Iterable[list[Amount]]) -> None:
         """Count what starts: its counts are spent, here and in other tables; its tokens and money are reserved."""
-        spent = [meter.spent for meter in self._chain]
-        spent.extend(also)
+        tokens, usd = wanted[TOKENS], wanted[USD]
+        spent = [*also]
+        for meter in self.chain():
+            spent.append(meter.spent)
+            meter.reserved[TOKENS] += tokens
+            if usd:
+                meter.reserved[USD] += usd
         for dimension in range(TOKENS):
             amount = wanted[dimension]
             if amount:
                 for table in spent:
                     table[dimension] += amount
-        tokens, usd = wanted[TOKENS], wanted[USD]
-        for meter in self._chain:
-            meter.reserved[TOKENS] += tokens
-            if usd:
-                meter.reserved[USD] += usd
 
     def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
         """Take back what was reserved, and count what was used."""
-        for meter in self._chain:
+        for meter in self.chain():
             meter.reserved[TOKENS] -= tokens
             meter.spent[TOKENS] += used_tokens
             if usd:

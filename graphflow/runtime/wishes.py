@@ -92,12 +92,11 @@ class Wishes(Core):
         reads = _estimate(talk)
         price: Price | None = getattr(node.model, "price", None)
         writes = node.max_tokens
-        for meter, dimension, granted in visit.token.frame.meter.bounds:
-            if dimension == TOKENS:
-                free = granted - meter.spent[TOKENS] - meter.reserved[TOKENS]
-                if free < reads + writes:
-                    writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
-            elif dimension == USD and price is not None and price.output:
+        for meter in visit.token.frame.meter.chain():
+            tokens = meter.granted[TOKENS]
+            if tokens is not None and tokens - meter.spent[TOKENS] - meter.reserved[TOKENS] < reads + writes:
+                writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
+            if price is not None and price.output and meter.granted[USD] is not None:
                 money = Decimal(self._at_hand(meter, USD)) - reads * price.input
                 writes = min(writes, int(money / price.output))
         writes = max(writes, 1)
@@ -113,8 +112,8 @@ class Wishes(Core):
     def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:
         usd: Amount = 0 if price is None else reads * price.input + writes * price.output
         if not usd:
-            for meter, dimension, _ in visit.token.frame.meter.bounds:
-                if dimension == USD and meter.spent[USD] > 0:
+            for meter in visit.token.frame.meter.chain():
+                if meter.granted[USD] is not None and meter.spent[USD] > 0:
                     usd = SOMETHING  # models here cost money, and this one does not say how much
         return (0, 1, 0, 0, reads + writes, usd)
 
