@@ -54,7 +54,7 @@ class AgentCall:
     def is_sync(self) -> bool:
         """Whether it runs in a worker thread."""
         command = self.command
-        return isinstance(command, CallTool) and not is_async(command.tool.fn)
+        return type(command) is CallTool and not is_async(command.tool.fn)
 
     @property
     def keeps_errors(self) -> bool:

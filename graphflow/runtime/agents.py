@@ -15,7 +15,7 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import Message
-from graphflow.model.thread import ThreadMessage, capped, data, shown
+from graphflow.model.thread import capped, data, shown, spoken
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
 from graphflow.nodes.tools import Tool
@@ -85,7 +85,7 @@ class Agents(Wishes):
         if not setup.native:
             system = json_instructions(system, setup.offers)
         size = len(system) + setup.size + length_of(view)
-        visit.talk = Talk(path_text(visit.path), log, system, view, setup, size)
+        visit.talk = Talk(path_text(visit.path), log, system, view, node, setup, size)
         log.active = node.name
         return True
 
@@ -126,7 +126,7 @@ class Agents(Wishes):
             text = (wish.result or "") + (f"\n[{wish.note}]" if wish.note else "")
             if wish.evidence:  # noted here, in call order, whichever came first
                 self.new_evidence(visit.token, wish.key, wish.evidence)
-            made.append(ThreadMessage("tool", text, (), wish.call.id, wish.failed, wish.source))
+            made.append(spoken("tool", text, (), wish.call.id, wish.failed, wish.source))
         talk.said.extend(made)
         talk.size += length_of(made)
         talk.log.items.extend(made)
@@ -135,8 +135,9 @@ class Agents(Wishes):
 
     def _turns_are_over(self, visit: Visit) -> bool:
         """End a visit at its `max_turns` if it has had them all."""
-        node = visit.station.node
-        assert isinstance(node, Agent)  # noqa: S101 - only agents come here
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has a turn
+        node = talk.agent
         if visit.turn + 1 < node.max_turns:
             return False
         wanted = f"a further call of the model of {node.name!r}"
@@ -159,14 +160,14 @@ class Agents(Wishes):
             self.tool_ended(visit, fact)
 
     def _replied(self, visit: Visit, fact: EffectFinished) -> None:
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
         if fact.failure is not None:
             self.fail_agent(visit, self.raised(visit, fact.failure))
             return
         reply = fact.result
         if not isinstance(reply, ModelReply):
-            error = ContractError(f"the model of {node.name!r} gave a {type(reply).__name__}, not a ModelReply.")
+            error = ContractError(f"the model of {talk.agent.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
         decided = read_reply(reply, native=talk.setup.native)
@@ -177,8 +178,7 @@ class Agents(Wishes):
             self._answered(visit, decided.text, decided.answer_json)
             return
         calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
-        said = ThreadMessage("assistant", decided.text, calls, source=talk.source)
-        talk.turn_said.append(said)
+        talk.turn_said.append(spoken("assistant", decided.text, calls, source=talk.source))
         talk.finding = decided.text.strip() or talk.finding
         trouble = self.make_wishes(visit, calls)
         if trouble is not None:
@@ -299,22 +299,24 @@ class Agents(Wishes):
 
     def _answered(self, visit: Visit, text: str, answer_json: str) -> None:
         """Take an answer, or send it back."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
         if not text.strip():
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = self._honest(visit, _own_words(read_answer(talk.setup.kind, text, answer_json)))
+            output = _own_words(read_answer(talk.setup.kind, text, answer_json))
+            if talk.worked:
+                output = self._honest(visit, output)
             problem = self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING
         if problem:
             self._send_back(visit, text, problem)
             return
-        talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
+        talk.turn_said.append(spoken("assistant", text, source=talk.source))
         self._commit_turn(visit)
-        talk.log.finals[node.name] = (talk.source, output)
+        talk.log.finals[talk.agent.name] = (talk.source, output)
         self._own_done(visit)
         self.complete(visit, output)
 
@@ -347,9 +349,9 @@ class Agents(Wishes):
 
     def _send_back(self, visit: Visit, text: str, problem: str) -> None:
         """Ask for a better answer, or fail when that has been done often enough."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has answered
-        if talk.repairs >= node.repairs:
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has answered
+        if talk.repairs >= talk.agent.repairs:
             times = (
                 f" It was told so {'once' if talk.repairs == 1 else f'{talk.repairs} times'}." if talk.repairs else ""
             )
@@ -363,9 +365,9 @@ class Agents(Wishes):
             return
         talk.repairs += 1
         if text:
-            talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
+            talk.turn_said.append(spoken("assistant", text, source=talk.source))
         ask = f"Your answer was not accepted: {capped(problem, 2_000).rstrip('.')}. Answer again."
-        talk.turn_said.append(ThreadMessage("user", ask, source="graphflow"))
+        talk.turn_said.append(spoken("user", ask, source="graphflow"))
         self._next_turn(visit)
 
     # --- how it goes wrong ---

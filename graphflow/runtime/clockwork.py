@@ -17,7 +17,7 @@ from graphflow.events import (
 )
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
-from graphflow.model.ids import names
+from graphflow.model.ids import names_text
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.client import ModelReply, Price, Usage
 from graphflow.nodes.function import FunctionNode
@@ -325,10 +325,11 @@ class Clockwork(Core):
 
     def _settle_effect(self, visit: Visit, key: str, usage: Usage | Budget | None) -> None:
         tokens, usd = visit.flying.pop(key)[TOKENS:]
-        used_tokens, used_usd = tokens, usd
-        if isinstance(usage, Usage):
+        if usage is None:
+            used_tokens, used_usd = tokens, usd
+        elif isinstance(usage, Usage):
             used_tokens, used_usd = usage.input_tokens + usage.output_tokens, usage.usd or 0
-        elif usage is not None:
+        else:
             used_tokens, used_usd = usage.tokens or 0, usage.usd or 0
         visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
         if used_tokens or used_usd:
@@ -349,7 +350,7 @@ class Clockwork(Core):
         frame = visit.token.frame
         if frame.spent is None:
             frame.spent = [0, 0, 0, 0, 0, 0]
-        node = self.spent_by_node.setdefault("/".join(names(visit.path)), [0, 0, 0, 0, 0, 0])
+        node = self.spent_by_node.setdefault(names_text(visit.path), [0, 0, 0, 0, 0, 0])
         visit.tables = frame.spent, node
         return visit.tables
 

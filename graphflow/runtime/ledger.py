@@ -38,11 +38,12 @@ class Meter:
         split: whether this is an account of its own rather than a cap.
         granted: the bound of each dimension, None for no bound.
         limits: these without what is None, each with its dimension.
+        above: the next meter that a spending here is counted on too, or None.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("_above", "granted", "limits", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("above", "granted", "limits", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
@@ -51,7 +52,7 @@ class Meter:
         self.limits = tuple([(index, amount) for index, amount in enumerate(self.granted) if amount is not None])
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
-        self._above: tuple[Meter, ...] = () if split or parent is None else parent.chain()
+        self.above = None if split else parent
 
     @property
     def bounded(self) -> bool:
@@ -65,7 +66,10 @@ class Meter:
 
     def chain(self) -> tuple[Meter, ...]:
         """Return the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
-        return (self, *self._above)
+        found: list[Meter] = [self]
+        while found[-1].above is not None:
+            found.append(found[-1].above)
+        return tuple(found)
 
     def snapshot(self) -> Snapshot:
         """Return what every meter that counts here has spent and reserved, for `state.left`."""
@@ -75,22 +79,27 @@ class Meter:
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
-        for meter in self.chain():
+        meter: Meter | None = self
+        while meter is not None:
             for dimension, granted in meter.limits:
                 amount = wanted[dimension]
                 if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
                     return meter, dimension
+            meter = meter.above
         return None
 
     def refusing_run(self) -> Meter | None:
         """Spend one node run; return the meter that refuses it instead, with nothing spent."""
-        chain = self.chain()
-        for meter in chain:
+        meter: Meter | None = self
+        while meter is not None:
             granted = meter.granted[RUNS]
             if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
-        for meter in chain:
+            meter = meter.above
+        meter = self
+        while meter is not None:
             meter.spent[RUNS] += 1
+            meter = meter.above
         return None
 
     def spend(self, amounts: Amounts) -> None:
@@ -113,11 +122,13 @@ class Meter:
         """Count what starts: its counts are spent, here and in other tables; its tokens and money are reserved."""
         tokens, usd = wanted[TOKENS], wanted[USD]
         spent = [*also]
-        for meter in self.chain():
+        meter: Meter | None = self
+        while meter is not None:
             spent.append(meter.spent)
             meter.reserved[TOKENS] += tokens
             if usd:
                 meter.reserved[USD] += usd
+            meter = meter.above
         for dimension in range(TOKENS):
             amount = wanted[dimension]
             if amount:
@@ -126,13 +137,15 @@ class Meter:
 
     def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
         """Take back what was reserved, and count what was used."""
-        for meter in self.chain():
+        meter: Meter | None = self
+        while meter is not None:
             meter.reserved[TOKENS] -= tokens
             meter.spent[TOKENS] += used_tokens
             if usd:
                 meter.reserved[USD] -= usd
             if used_usd:
                 meter.spent[USD] += used_usd
+            meter = meter.above
 
     def open_split(self, path: Path, grant: Budget) -> Meter:
         """Split an account off for a child; its grant stands here as reserved until `close_split`."""

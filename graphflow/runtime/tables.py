@@ -16,7 +16,7 @@ from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
-from graphflow.nodes.agent import Deny
+from graphflow.nodes.agent import Agent, Deny
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Setup
 from graphflow.runtime.commands import CallModel, CallTool, Command
@@ -349,6 +349,7 @@ class Talk:
         log: the thread that it speaks in.
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
+        agent: who speaks.
         setup: how it is asked: what it is offered, what its answer must be.
         size: how long its next request is, in characters and a few for each message.
         said: what this visit has said in turns that are settled, each message once.
@@ -369,6 +370,7 @@ class Talk:
     log: ThreadLog
     system: str
     view: Thread
+    agent: Agent
     setup: Setup
     size: int
     said: list[ThreadMessage] = field(default_factory=_list)

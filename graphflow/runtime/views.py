@@ -29,6 +29,7 @@ from graphflow.model.thread import (
     paired,
     shown,
     size_of,
+    spoken,
     summary,
 )
 from graphflow.nodes.agent import Agent
@@ -55,24 +56,26 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     Raises:
         Exception: whatever a history function of the user raises.
     """
-    _greet(visit, log)
-    edge = visit.edge
-    owner = visit.token.frame.owner
-    called = edge.name.kind == "delegate" and visit.token.frame.is_node and owner is not None
+    if log.user is None:
+        _greet(visit, log)
+    edge, token = visit.edge, visit.token
+    frame = token.frame
+    caller = frame.owner if frame.is_node and edge.name.kind == "delegate" else None
+    called = caller is not None
     history: History = _policy(visit, log)
     source = log
-    if called and owner is not None:
-        source = (owner.talk.log if owner.talk is not None else thread_above(owner.token)) or ThreadLog()
+    if caller is not None:
+        source = (caller.talk.log if caller.talk is not None else thread_above(caller.token)) or ThreadLog()
     crossing: Thread = ()
     positions: Iterable[int] = ()
     known = len(source.items)
     if history != "note" and known:
         crossing, positions = _crossing(tuple(source.items), history, log, visit.inbox)
         log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
-    arrived = _arrivals(visit, log, crossing)
-    if visit.token.note:
-        arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
-        visit.token.note = ""
+    arrived = _arrivals(visit, log, crossing) if visit.inbox else ()
+    if token.note:
+        arrived = (*arrived, spoken("user", token.note, source="graphflow"))
+        token.note = ""
     if crossing:
         crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
@@ -128,7 +131,7 @@ def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> 
         rest = _not_seen_anyway(items, log, inbox)
         if not rest:
             return (), ()
-        return (ThreadMessage("user", data("summary", "thread", summary(rest)), source="thread"),), everything
+        return (spoken("user", data("summary", "thread", summary(rest)), source="thread"),), everything
     if isinstance(history, Last):  # what the user said crosses anyway
         others = [index for index in everything if items[index] is not log.user][-history.count :]
         return paired(items[index] for index in others), tuple(others)
@@ -180,20 +183,15 @@ def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
 
 def _greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
-    if log.user is not None:
-        return
-    frame = visit.token.frame
-    briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
-    asker = _asker(frame)
-    if briefs:
-        message = ThreadMessage("user", data("brief", asker, brief_text(briefs[0])), source=asker)
+    brief = next((message.value for message in visit.inbox if isinstance(message.value, Brief)), None)
+    asker = _asker(visit.token.frame)
+    if brief is not None:
+        message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)
     else:
         text = first_text(visit.token.context)
         if not text:
             return
-        message = (
-            ThreadMessage("user", data("brief", asker, text), source=asker) if asker else ThreadMessage("user", text)
-        )
+        message = spoken("user", data("brief", asker, text), source=asker) if asker else spoken("user", text)
     log.user, log.user_at = message, len(log.items)
     log.items.append(message)
 
@@ -244,7 +242,7 @@ def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     found: list[ThreadMessage] = []
     for message in inbox:
         label = path_text((*frame.path, Segment(message.source)))
-        made = ThreadMessage("user", data(_kind(visit, message), label, shown(message.value)), source=label)
+        made = spoken("user", data(_kind(visit, message), label, shown(message.value)), source=label)
         if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
             if message.value in (None, "") or (log.noted and log.noted in calls):
                 continue  # no note, or it stands in the call that crosses

@@ -68,15 +68,16 @@ class Wishes(Core):
 
     def _send(self, visit: Visit, wanted: Amounts, max_tokens: int) -> None:
         """Pay for a call of the model, and make its request."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
+        node, setup = talk.agent, talk.setup
         self.time_turn(visit)
         if wanted[USD] is SOMETHING:
             wanted = (*wanted[:USD], 0)
         tokens, usd = int(wanted[TOKENS]), wanted[USD]
         cost = Budget.checked(None, 1, None, None, tokens, Decimal(usd) if usd else None)
         self.start_effect(visit, "model", "model", wanted, cost)
-        setup, messages = talk.setup, (*talk.view, *talk.said)
+        messages = (*talk.view, *talk.said)
         request = ModelRequest(
             node.name, talk.source, visit.turn, talk.system, messages if setup.native else as_plain_text(messages),
             setup.specs, setup.schema, max_tokens, "native" if setup.native else "json",
@@ -87,34 +88,37 @@ class Wishes(Core):
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
         """Return what a call of the model may cost at most, and how many tokens it may write for that."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
         reads = _estimate(talk)
-        price: Price | None = getattr(node.model, "price", None)
-        writes = node.max_tokens
-        for meter in visit.token.frame.meter.chain():
+        price: Price | None = getattr(talk.agent.model, "price", None)
+        writes = talk.agent.max_tokens
+        meter: Meter | None = visit.token.frame.meter
+        while meter is not None:
             tokens = meter.granted[TOKENS]
             if tokens is not None and tokens - meter.spent[TOKENS] - meter.reserved[TOKENS] < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
             if price is not None and price.output and meter.granted[USD] is not None:
                 money = Decimal(self._at_hand(meter, USD)) - reads * price.input
                 writes = min(writes, int(money / price.output))
+            meter = meter.above
         writes = max(writes, 1)
         return self._cost(visit, price, reads, writes), writes
 
     def _least(self, visit: Visit) -> Amounts:
         """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
-        return self._cost(visit, getattr(node.model, "price", None), _estimate(talk), 1)
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
+        return self._cost(visit, getattr(talk.agent.model, "price", None), _estimate(talk), 1)
 
     @staticmethod
     def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:
         usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-        if not usd:
-            for meter in visit.token.frame.meter.chain():
-                if meter.granted[USD] is not None and meter.spent[USD] > 0:
-                    usd = SOMETHING  # models here cost money, and this one does not say how much
+        meter: Meter | None = None if usd else visit.token.frame.meter
+        while meter is not None:
+            if meter.granted[USD] is not None and meter.spent[USD] > 0:
+                usd = SOMETHING  # models here cost money, and this one does not say how much
+            meter = meter.above
         return (0, 1, 0, 0, reads + writes, usd)
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
@@ -352,10 +356,10 @@ class Wishes(Core):
     @staticmethod
     def _over_limit(visit: Visit, wish: Wish, before: Sequence[Wish]) -> str:
         """Say which limit of the agent or the tool a call is over, with those that come before it; "" if none."""
-        talk, node, tool = visit.talk, visit.station.node, wish.tool
-        assert talk is not None and isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
-        if talk.tools_run + len(before) >= node.max_tool_calls:
-            return f"the limit of {node.max_tool_calls} tool calls is reached."
+        talk, tool = visit.talk, wish.tool
+        assert talk is not None and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
+        if talk.tools_run + len(before) >= talk.agent.max_tool_calls:
+            return f"the limit of {talk.agent.max_tool_calls} tool calls is reached."
         used = talk.used.get(tool.name, 0) + sum(other.tool is tool for other in before)
         if not wish.attempt and tool.max_calls is not None and used >= tool.max_calls:
             return f"{tool.name} may be called {tool.max_calls} times, and has been."
