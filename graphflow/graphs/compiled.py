@@ -137,7 +137,7 @@ class Station:
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
-        setups: for an agent, how it is asked, by the rights that it has there and what it owes; made as it runs.
+        manners: for an agent, how it is asked, by the rights that it has there and what it owes; made as it runs.
     """
 
     name: str
@@ -146,7 +146,7 @@ class Station:
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
-    setups: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # they hold what instructions say
+    manners: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # they hold what instructions say
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge that leaves this node."""

@@ -22,9 +22,9 @@ from graphflow.nodes.tools import Tool
 from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
+    manner_of,
     read_answer,
     read_reply,
-    setup_of,
     with_own_ids,
 )
 from graphflow.runtime.commands import CancelBody
@@ -67,12 +67,12 @@ class Agents(Wishes):
         allowed = frame.allowed
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        setup = setup_of(visit.station, frame.tables.stations, allowed, self.contract_of(frame))
+        manner = manner_of(visit.station, frame.tables.stations, allowed, self.contract_of(frame))
         asked = "instructions="
         try:
             system = self._system(visit, node)
             asked = "history="
-            granted = tuple(sorted(name for name in frame.granted if name in setup.offers)) if frame.granted else ()
+            granted = tuple(sorted(name for name in frame.granted if name in manner.offers)) if frame.granted else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
@@ -82,10 +82,10 @@ class Agents(Wishes):
         self.decisions.append(boundary)
         if not system and isinstance(node, Supervisor):
             system = SUPERVISOR_TEXT
-        if not setup.native:
-            system = json_instructions(system, setup.offers)
-        size = len(system) + setup.size + length_of(view)
-        visit.talk = Talk(path_text(visit.path), log, system, view, node, setup, size)
+        if not manner.native:
+            system = json_instructions(system, manner.offers)
+        size = len(system) + manner.size + length_of(view)
+        visit.talk = Talk(path_text(visit.path), log, system, view, node, manner, size)
         log.active = node.name
         return True
 
@@ -170,7 +170,7 @@ class Agents(Wishes):
             error = ContractError(f"the model of {talk.agent.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=talk.setup.native)
+        decided = read_reply(reply, native=talk.manner.native)
         if decided.problem:
             self._send_back(visit, decided.text, decided.problem)
             return
@@ -305,7 +305,7 @@ class Agents(Wishes):
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = _own_words(read_answer(talk.setup.kind, text, answer_json))
+            output = _own_words(read_answer(talk.manner.kind, text, answer_json))
             if talk.worked:
                 output = self._honest(visit, output)
             problem = self._unfit(visit, output)

@@ -56,7 +56,7 @@ class Offer(NamedTuple):
 Offers = Mapping[str, Offer]
 
 
-class Setup(NamedTuple):
+class Manner(NamedTuple):
     """How an agent is asked where it stands, whatever it is asked there.
 
     Attributes:
@@ -76,7 +76,7 @@ class Setup(NamedTuple):
     size: int
 
 
-def setup_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any) -> Setup:
+def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any) -> Manner:
     """Return how an agent is asked where it stands; made once for each way in which it can stand there.
 
     Args:
@@ -88,21 +88,21 @@ def setup_of(station: Station, about: Mapping[str, Station], allowed: frozenset[
     agent = station.node
     assert isinstance(agent, Agent)  # noqa: S101 - only agents are asked
     key = allowed, owed, agent.native
-    found: Setup | None = station.setups.get(key)
+    found: Manner | None = station.manners.get(key)
     if found is None:
-        found = station.setups[key] = _setup(agent, _offers(station, about, allowed), owed)
+        found = station.manners[key] = _manner(agent, _offers(station, about, allowed), owed)
     return found
 
 
-def _setup(agent: Agent, offers: Offers, owed: Any) -> Setup:
+def _manner(agent: Agent, offers: Offers, owed: Any) -> Manner:
     kind = owed if agent.output is None and owed is not Report else agent.output
     schema = answer_schema(kind)
     if not agent.native and offers:  # where there is nothing to choose, the answer is all there is
         schema = json_schema(offers, schema)
-        return Setup(offers, (), schema, kind, native=False, size=len(schema))
+        return Manner(offers, (), schema, kind, native=False, size=len(schema))
     specs = tuple(offer.spec for offer in offers.values())
     size = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in specs)
-    return Setup(offers, specs, schema, kind, native=True, size=len(schema) + size)
+    return Manner(offers, specs, schema, kind, native=True, size=len(schema) + size)
 
 
 def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> dict[str, Offer]:

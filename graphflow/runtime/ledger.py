@@ -12,7 +12,8 @@ for an escalation stand as reserved.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -28,6 +29,8 @@ RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
 _ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
 ONE_RUN: Final[Amounts] = (1, 0, 0, 0, 0, 0)
 
+_additive: Callable[[Budget], tuple[Amount | None, ...]] = operator.attrgetter(*ADDITIVE)
+
 
 class Meter:
     """A grant and what became of it, one number for each additive dimension of `Budget`.
@@ -37,27 +40,23 @@ class Meter:
         parent: the meter above, or None at the root.
         split: whether this is an account of its own rather than a cap.
         granted: the bound of each dimension, None for no bound.
-        limits: these without what is None, each with its dimension.
+        bounds: the dimensions that it bounds.
         above: the next meter that a spending here is counted on too, or None.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("above", "granted", "limits", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("above", "bounded", "bounds", "granted", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
         self.path, self.parent, self.split = path, parent, split
-        self.granted: list[Amount | None] = [getattr(budget, name) for name in ADDITIVE]
-        self.limits = tuple([(index, amount) for index, amount in enumerate(self.granted) if amount is not None])
+        self.granted: list[Amount | None] = [*_additive(budget)]
+        self.bounds = tuple([index for index, amount in enumerate(self.granted) if amount is not None])
+        self.bounded = bool(self.bounds)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
         self.above = None if split else parent
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it bounds anything."""
-        return bool(self.limits)
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -81,8 +80,8 @@ class Meter:
         """Return the first meter and dimension that cannot grant this, or None."""
         meter: Meter | None = self
         while meter is not None:
-            for dimension, granted in meter.limits:
-                amount = wanted[dimension]
+            for dimension in meter.bounds:
+                amount, granted = wanted[dimension], meter.granted[dimension] or 0
                 if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
                     return meter, dimension
             meter = meter.above

@@ -18,7 +18,7 @@ from graphflow.model.state import Message
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
 from graphflow.nodes.agent import Agent, Deny
 from graphflow.nodes.tools import AskUser, Tool
-from graphflow.runtime.asking import Setup
+from graphflow.runtime.asking import Manner
 from graphflow.runtime.commands import CallModel, CallTool, Command
 from graphflow.runtime.ledger import Amounts, Meter
 
@@ -350,7 +350,7 @@ class Talk:
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
         agent: who speaks.
-        setup: how it is asked: what it is offered, what its answer must be.
+        manner: how it is asked: what it is offered, what its answer must be.
         size: how long its next request is, in characters and a few for each message.
         said: what this visit has said in turns that are settled, each message once.
         turn_said: what the present turn has said so far.
@@ -371,7 +371,7 @@ class Talk:
     system: str
     view: Thread
     agent: Agent
-    setup: Setup
+    manner: Manner
     size: int
     said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)

@@ -70,7 +70,7 @@ class Wishes(Core):
         """Pay for a call of the model, and make its request."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        node, setup = talk.agent, talk.setup
+        node, manner = talk.agent, talk.manner
         self.time_turn(visit)
         if wanted[USD] is SOMETHING:
             wanted = (*wanted[:USD], 0)
@@ -79,8 +79,8 @@ class Wishes(Core):
         self.start_effect(visit, "model", "model", wanted, cost)
         messages = (*talk.view, *talk.said)
         request = ModelRequest(
-            node.name, talk.source, visit.turn, talk.system, messages if setup.native else as_plain_text(messages),
-            setup.specs, setup.schema, max_tokens, "native" if setup.native else "json",
+            node.name, talk.source, visit.turn, talk.system, messages if manner.native else as_plain_text(messages),
+            manner.specs, manner.schema, max_tokens, "native" if manner.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
         talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
@@ -148,7 +148,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         for position, call in enumerate(calls):
-            offer = talk.setup.offers.get(call.name)
+            offer = talk.manner.offers.get(call.name)
             talk.unknown = talk.unknown + 1 if offer is None else 0
             wish = self._unknown(visit, call) if offer is None else self._known(call, offer)
             wish.position = position
@@ -177,7 +177,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         prefix = next((start for start in (TRANSFER, ASK) if call.name.startswith(start)), "")
-        known = [name for name in talk.setup.offers if name.startswith(prefix)] or list(talk.setup.offers)
+        known = [name for name in talk.manner.offers if name.startswith(prefix)] or list(talk.manner.offers)
         names = ", ".join(known) or "none: answer in words"
         return _answered(call, f"not executed: there is no tool {capped(call.name, 80)!r}; there are: {names}.")
 
@@ -190,7 +190,7 @@ class Wishes(Core):
             error = UnknownTarget(path, name.removeprefix(ASK), sorted(visit.station.delegates), "delegate")
             return self.trouble("unknown_target", error, visit.path)
         talk = visit.talk
-        return self.trouble("unknown_tool", UnknownTool(path, name, talk.setup.offers if talk else ()), visit.path)
+        return self.trouble("unknown_tool", UnknownTool(path, name, talk.manner.offers if talk else ()), visit.path)
 
     @staticmethod
     def _known(call: ToolCall, offer: Offer) -> Wish:
