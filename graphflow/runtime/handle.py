@@ -114,14 +114,14 @@ class Run(Generic[C]):
 
     async def _run_session(self, session: _Event, facts: Sequence[Fact]) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
-        from graphflow.runtime.body import cancelled_classes
-
         try:
             await self._runner.session(facts)
-        except cancelled_classes():
-            raise  # the host itself is being cancelled, as when its loop ends
-        except BaseException as error:  # noqa: BLE001 - `result()` raises it, in the caller's task
-            self._runner.crash = self._runner.crash or error
+        except BaseException as error:
+            from graphflow.runtime.body import cancelled_classes
+
+            if isinstance(error, cancelled_classes()):
+                raise  # the host itself is being cancelled, as when its loop ends
+            self._runner.crash = self._runner.crash or error  # `result()` raises it, in the caller's task
         finally:
             session.set()
 
