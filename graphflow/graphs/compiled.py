@@ -52,6 +52,7 @@ class Edge:
         catch: for an error edge, the qualified names of the exceptions that it handles.
         contract: for a delegate edge, the statement that declares it.
         history: what of a thread crosses it, or None for what an agent that it leads to says.
+        boundary: for a delegate edge, what its briefs say by default is not asked for; made when it is first taken.
     """
 
     name: EdgeName
@@ -63,6 +64,7 @@ class Edge:
     catch: tuple[str, ...] = ()
     contract: DelegateStatement | None = None
     history: History | None = None
+    boundary: str = field(default="", repr=False)  # it holds what instructions say
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +137,7 @@ class Station:
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
-        toolbox: for an agent, what its model is offered; made when it first runs.
+        manners: for an agent, how it is asked, by the rights that it has there and what it owes; made as it runs.
     """
 
     name: str
@@ -144,7 +146,7 @@ class Station:
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
-    toolbox: Any = field(default=None, repr=False)  # it holds what instructions say
+    manners: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)  # they hold what instructions say
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge that leaves this node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Any, Final
 
 COUNTS: Final = ("node_runs", "model_calls", "tool_calls", "retries", "tokens")
 """The dimensions that are whole numbers."""
@@ -72,15 +72,10 @@ class Budget:
         tokens: int | None, usd: Decimal | None, seconds: float | None = None,
     ) -> Budget:  # fmt: skip
         """Make a budget of amounts that have been checked already: a run makes several for each call of a model."""
-        made = object.__new__(cls)
-        _put_runs(made, node_runs)
-        _put_models(made, model_calls)
-        _put_tools(made, tool_calls)
-        _put_retries(made, retries)
-        _put_tokens(made, tokens)
-        _put_usd(made, usd)
-        _put_seconds(made, seconds)
-        return made
+        made: Any = _Open(node_runs, model_calls, tool_calls, retries, tokens, usd, seconds)
+        made.__class__ = cls  # filled while it is open, and frozen then, at a third of the price
+        budget: Budget = made
+        return budget
 
     def __repr__(self) -> str:
         """Show the dimensions that are bounded."""
@@ -118,10 +113,17 @@ class Budget:
         return Budget(**shares, usd=usd, seconds=self.seconds)
 
 
-_slots = vars(Budget)  # slots can be filled past the guard of a frozen dataclass, at a third of the price
-_put_runs, _put_models, _put_tools, _put_retries, _put_tokens, _put_usd, _put_seconds = (
-    _slots[name].__set__ for name in (*ADDITIVE, "seconds")
-)
+@dataclass(slots=True, eq=False, repr=False)
+class _Open:
+    """A budget that is not frozen yet."""
+
+    node_runs: int | None
+    model_calls: int | None
+    tool_calls: int | None
+    retries: int | None
+    tokens: int | None
+    usd: Decimal | None
+    seconds: float | None
 
 
 def _money(usd: Decimal | str | int | None) -> Decimal | None:

@@ -7,6 +7,8 @@ names alone are only their projection for drawings and selectors.
 from __future__ import annotations
 
 import functools
+import operator
+import os
 import re
 from collections.abc import Callable
 from typing import NamedTuple, NewType, TypeAlias
@@ -37,16 +39,24 @@ Path: TypeAlias = tuple[Segment, ...]
 
 def new_run_id() -> RunId:
     """Return a new id for a run; ids sort by time of creation where Python offers that."""
-    return RunId(str(_id_maker()()))
+    return RunId(_id_maker()())
 
 
 @functools.cache
-def _id_maker() -> Callable[[], object]:
+def _id_maker() -> Callable[[], str]:
     import uuid
 
-    return getattr(uuid, "uuid7", uuid.uuid4)  # sortable ids came with Python 3.14
+    sortable = getattr(uuid, "uuid7", None)  # it came with Python 3.14
+    return _random_id if sortable is None else lambda: str(sortable())
 
 
+def _random_id() -> str:
+    """Return the text of a `uuid4`, without making the object that takes most of its time."""
+    text = os.urandom(16).hex()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[int(text[16], 16) % 4]}{text[17:20]}-{text[20:]}"
+
+
+@functools.lru_cache(maxsize=4096)
 def path_text(path: Path) -> str:
     """Write a path as text: `name`, then `:visit` after the first, `~lane`, `@turn.call` for a callee.
 
@@ -58,7 +68,7 @@ def path_text(path: Path) -> str:
 
 def _segment_text(segment: Segment) -> str:
     name, visit, lanes, call = segment
-    text = _escaped(name)
+    text = _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
     if visit != 1:
         text += f":{visit}"
     if lanes:
@@ -66,11 +76,6 @@ def _segment_text(segment: Segment) -> str:
     if call is not None:
         text += f"@{call[0]}.{call[1]}"
     return text
-
-
-@functools.lru_cache(maxsize=1024)
-def _escaped(name: str) -> str:
-    return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 _SEGMENT = re.compile(
@@ -108,7 +113,16 @@ def names(path: Path) -> tuple[str, ...]:
     >>> names(parse_path("team_a/call:2"))
     ('team_a', 'call')
     """
-    return tuple([segment.name for segment in path])  # a list: paths are short, and a generator costs more
+    return tuple(map(_name_of, path))
+
+
+@functools.lru_cache(maxsize=4096)
+def names_text(path: Path) -> str:
+    """Return the names of a path joined with "/", as tables of spending name a node."""
+    return "/".join(map(_name_of, path))
+
+
+_name_of: Callable[[Segment], str] = operator.itemgetter(0)
 
 
 def selects(selector: tuple[str, ...], path: Path) -> bool:

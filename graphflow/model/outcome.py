@@ -7,7 +7,7 @@ update; any other value that a node returns is its output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, cast, final
+from typing import Any, Final, final
 
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
@@ -114,7 +114,8 @@ class Call:
         if not isinstance(given, str | Brief):
             msg = f"Call({to!r}, {brief!r}): a Brief is needed, or a str, which is its objective."
             raise UsageError(msg)
-        one, named = cast("tuple[object, object]", (id, needs))
+        parts: tuple[object, object] = (id, needs)
+        one, named = parts
         if not isinstance(one, str) or not isinstance(named, tuple | list) or not all(map(_is_text, needs)):
             msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
             raise UsageError(msg)

@@ -19,6 +19,7 @@ import pydantic_core
 from pydantic import BaseModel
 
 from graphflow.errors import UsageError
+from graphflow.model.contract import Report
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
@@ -67,6 +68,29 @@ class ThreadMessage:
     def size(self) -> int:
         """Its size in bytes of UTF-8, with its calls."""
         return size_of(self)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Open:
+    """A message that is not frozen yet."""
+
+    role: str
+    text: str
+    calls: tuple[ToolCall, ...]
+    answers: str
+    failed: bool
+    source: str
+
+
+def spoken(  # noqa: PLR0917 - as the fields, in their order
+    role: Literal["user", "assistant", "tool"], text: str, calls: tuple[ToolCall, ...] = (), answers: str = "",
+    failed: bool = False, source: str = "",  # noqa: FBT001, FBT002
+) -> ThreadMessage:  # fmt: skip
+    """Make a message as its class does, at half of the price: it is filled while it is open, and frozen then."""
+    made: Any = _Open(role, text, calls, answers, failed, source)
+    made.__class__ = ThreadMessage
+    message: ThreadMessage = made
+    return message
 
 
 def size_of(message: ThreadMessage) -> int:
@@ -200,7 +224,7 @@ def shown(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        if _holds_set(value):
+        if type(value) not in _SIMPLE and _holds_set(value):
             value = _ordered(value)
         plain = pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True)
     except Exception:  # noqa: BLE001 - bytes that are no text, a serializer of the user that raises
@@ -213,24 +237,24 @@ _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 def _parts(value: object) -> Iterable[object]:
     """Return what a value holds, one level deep."""
-    if isinstance(value, Mapping):
-        return cast("Mapping[object, object]", value).values()
-    if isinstance(value, list | tuple):
-        return cast("Sequence[object]", value)
     if isinstance(value, BaseModel):
         return value.__dict__.values()
+    if isinstance(value, list | tuple):
+        return cast("Sequence[object]", value)
+    if isinstance(value, Mapping):
+        return cast("Mapping[object, object]", value).values()
     return ()
 
 
-_SIMPLE = frozenset({str, int, float, bool, type(None)})
-"""The classes of most values, which hold nothing."""
+_SIMPLE = frozenset({str, int, float, bool, type(None), Report})
+"""The classes of most values, which hold no set."""
 
 
 def _holds_set(value: object) -> bool:
     """Tell whether a set is somewhere in a value: its order is that of its hashes, another in each process."""
-    if type(value) in _SIMPLE:
-        return False
-    return isinstance(value, set | frozenset) or any(map(_holds_set, _parts(value)))
+    if isinstance(value, set | frozenset):
+        return True
+    return any(_holds_set(part) for part in _parts(value) if type(part) not in _SIMPLE)
 
 
 def _ordered(value: Any) -> Any:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar, cast, dataclass_transform, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
 
 from graphflow.errors import UsageError
 from graphflow.model.thread import Thread, ToolCall
@@ -119,9 +119,11 @@ class ModelReply:
 
     def __post_init__(self) -> None:
         """Check the types: a client gets its data from far away."""
-        if isinstance(cast("object", self.calls), list):
+        given: object = self.calls
+        if isinstance(given, list):
             object.__setattr__(self, "calls", tuple(self.calls))
-        text, calls, usage = cast("tuple[object, object, object]", (self.text, self.calls, self.usage))
+        parts: tuple[object, object, object] = (self.text, self.calls, self.usage)
+        text, calls, usage = parts
         fits = isinstance(text, str) and isinstance(calls, tuple) and (usage is None or isinstance(usage, Usage))
         if not fits or not all(map(_is_call, self.calls)):
             msg = (
@@ -138,7 +140,8 @@ def _is_count(count: object) -> bool:
 def _is_call(call: object) -> bool:
     if not isinstance(call, ToolCall):
         return False
-    name, arguments, ident = cast("tuple[object, object, object]", (call.name, call.arguments, call.id))
+    parts: tuple[object, object, object] = (call.name, call.arguments, call.id)
+    name, arguments, ident = parts
     return isinstance(name, str) and isinstance(arguments, str) and isinstance(ident, str)
 
 

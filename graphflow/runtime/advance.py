@@ -168,9 +168,3 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching
         """The agent that spoke last in the root's own thread."""
         log = None if self.root is None else self.root.thread
         return None if log is None else log.active
-
-    @property
-    def context(self) -> Any:
-        """The root's context as it stands."""
-        root = self.root
-        return None if root is None or root.token is None else root.token.context

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 from collections.abc import Awaitable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import pydantic_core
@@ -54,7 +54,7 @@ class AgentCall:
     def is_sync(self) -> bool:
         """Whether it runs in a worker thread."""
         command = self.command
-        return isinstance(command, CallTool) and not is_async(command.tool.fn)
+        return type(command) is CallTool and not is_async(command.tool.fn)
 
     @property
     def keeps_errors(self) -> bool:
@@ -143,9 +143,12 @@ async def settled(found: Any) -> Any:
 
 def as_coroutine(found: Any) -> Any:
     """Return a coroutine that gives what was found, awaited if it can be."""
-    if isinstance(found, CoroutineType):
-        return cast("Any", found)
+    if isinstance(found, _COROUTINE):
+        return found
     return awaited(found) if inspect.isawaitable(found) else _given(found)
+
+
+_COROUTINE: type = CoroutineType  # without type variables, which a checker would miss
 
 
 async def _given(found: Any) -> Any:

@@ -15,25 +15,23 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import Message
-from graphflow.model.thread import ThreadMessage, capped, data, shown
+from graphflow.model.thread import capped, data, shown, spoken
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
-from graphflow.nodes.schemas import answer_schema
 from graphflow.nodes.tools import Tool
 from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
-    json_schema,
+    manner_of,
     read_answer,
     read_reply,
-    toolbox_of,
     with_own_ids,
 )
 from graphflow.runtime.commands import CancelBody
 from graphflow.runtime.core import thread_of
 from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.views import entry_of
-from graphflow.runtime.wishes import Wishes
+from graphflow.runtime.wishes import Wishes, length_of
 
 OWN = (Standing.QUEUED, Standing.RUNNING)
 """Where an agent's visit has something of its own to do, and is counted as busy."""
@@ -69,12 +67,12 @@ class Agents(Wishes):
         allowed = frame.allowed
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        box = toolbox_of(visit.station, frame.tables.stations, allowed)
+        manner = manner_of(visit.station, frame.tables.stations, allowed, self.contract_of(frame))
         asked = "instructions="
         try:
             system = self._system(visit, node)
             asked = "history="
-            granted = tuple(sorted(name for name in frame.granted if name in box.offers)) if frame.granted else ()
+            granted = tuple(sorted(name for name in frame.granted if name in manner.offers)) if frame.granted else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
@@ -84,27 +82,10 @@ class Agents(Wishes):
         self.decisions.append(boundary)
         if not system and isinstance(node, Supervisor):
             system = SUPERVISOR_TEXT
-        kind = node.output
-        contract = self.contract_of(frame)
-        if kind is None and contract is not None and contract is not Report:
-            kind = contract
-        schema = answer_schema(kind)
-        native = node.native or not box.offers  # where there is nothing to choose, the answer is all there is
-        if not native:
-            system, schema = json_instructions(system, box.offers), json_schema(box.offers, schema)
-        fixed = len(system) + len(schema) + (box.size if native else 0)
-        visit.talk = Talk(
-            path_text(visit.path),
-            log,
-            system,
-            view,
-            box.offers,
-            box.specs if native else (),
-            schema,
-            kind,
-            native,
-            fixed,
-        )
+        if not manner.native:
+            system = json_instructions(system, manner.offers)
+        size = len(system) + manner.size + length_of(view)
+        visit.talk = Talk(path_text(visit.path), log, system, view, node, manner, size)
         log.active = node.name
         return True
 
@@ -145,16 +126,18 @@ class Agents(Wishes):
             text = (wish.result or "") + (f"\n[{wish.note}]" if wish.note else "")
             if wish.evidence:  # noted here, in call order, whichever came first
                 self.new_evidence(visit.token, wish.key, wish.evidence)
-            made.append(ThreadMessage("tool", text, (), wish.call.id, wish.failed, wish.source))
+            made.append(spoken("tool", text, (), wish.call.id, wish.failed, wish.source))
         talk.said.extend(made)
+        talk.size += length_of(made)
         talk.log.items.extend(made)
         talk.turn_said, talk.wishes = [], []
         talk.unknown_before = talk.unknown
 
     def _turns_are_over(self, visit: Visit) -> bool:
         """End a visit at its `max_turns` if it has had them all."""
-        node = visit.station.node
-        assert isinstance(node, Agent)  # noqa: S101 - only agents come here
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has a turn
+        node = talk.agent
         if visit.turn + 1 < node.max_turns:
             return False
         wanted = f"a further call of the model of {node.name!r}"
@@ -177,17 +160,17 @@ class Agents(Wishes):
             self.tool_ended(visit, fact)
 
     def _replied(self, visit: Visit, fact: EffectFinished) -> None:
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
         if fact.failure is not None:
             self.fail_agent(visit, self.raised(visit, fact.failure))
             return
         reply = fact.result
         if not isinstance(reply, ModelReply):
-            error = ContractError(f"the model of {node.name!r} gave a {type(reply).__name__}, not a ModelReply.")
+            error = ContractError(f"the model of {talk.agent.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=talk.native)
+        decided = read_reply(reply, native=talk.manner.native)
         if decided.problem:
             self._send_back(visit, decided.text, decided.problem)
             return
@@ -195,8 +178,7 @@ class Agents(Wishes):
             self._answered(visit, decided.text, decided.answer_json)
             return
         calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
-        said = ThreadMessage("assistant", decided.text, calls, source=talk.source)
-        talk.turn_said.append(said)
+        talk.turn_said.append(spoken("assistant", decided.text, calls, source=talk.source))
         talk.finding = decided.text.strip() or talk.finding
         trouble = self.make_wishes(visit, calls)
         if trouble is not None:
@@ -317,22 +299,24 @@ class Agents(Wishes):
 
     def _answered(self, visit: Visit, text: str, answer_json: str) -> None:
         """Take an answer, or send it back."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has asked
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
         if not text.strip():
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = self._honest(visit, _own_words(read_answer(talk.kind, text, answer_json)))
+            output = _own_words(read_answer(talk.manner.kind, text, answer_json))
+            if talk.worked:
+                output = self._honest(visit, output)
             problem = self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING
         if problem:
             self._send_back(visit, text, problem)
             return
-        talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
+        talk.turn_said.append(spoken("assistant", text, source=talk.source))
         self._commit_turn(visit)
-        talk.log.finals[node.name] = (talk.source, output)
+        talk.log.finals[talk.agent.name] = (talk.source, output)
         self._own_done(visit)
         self.complete(visit, output)
 
@@ -365,9 +349,9 @@ class Agents(Wishes):
 
     def _send_back(self, visit: Visit, text: str, problem: str) -> None:
         """Ask for a better answer, or fail when that has been done often enough."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has answered
-        if talk.repairs >= node.repairs:
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has answered
+        if talk.repairs >= talk.agent.repairs:
             times = (
                 f" It was told so {'once' if talk.repairs == 1 else f'{talk.repairs} times'}." if talk.repairs else ""
             )
@@ -381,9 +365,9 @@ class Agents(Wishes):
             return
         talk.repairs += 1
         if text:
-            talk.turn_said.append(ThreadMessage("assistant", text, source=talk.source))
+            talk.turn_said.append(spoken("assistant", text, source=talk.source))
         ask = f"Your answer was not accepted: {capped(problem, 2_000).rstrip('.')}. Answer again."
-        talk.turn_said.append(ThreadMessage("user", ask, source="graphflow"))
+        talk.turn_said.append(spoken("user", ask, source="graphflow"))
         self._next_turn(visit)
 
     # --- how it goes wrong ---

@@ -18,7 +18,7 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names, said_of
 from graphflow.nodes.client import ModelReply, ToolSpec
-from graphflow.nodes.schemas import schema_text
+from graphflow.nodes.schemas import answer_schema, schema_text
 from graphflow.nodes.tools import AskUser, Tool
 
 NOTE_SCHEMA = json.dumps(
@@ -56,44 +56,56 @@ class Offer(NamedTuple):
 Offers = Mapping[str, Offer]
 
 
-class Toolbox(NamedTuple):
-    """What an agent is offered.
+class Manner(NamedTuple):
+    """How an agent is asked where it stands, whatever it is asked there.
 
     Attributes:
-        offers: by the names of the tools.
-        specs: these, as its model sees them.
-        size: how long they are, in characters.
+        offers: its tools, as far as it may use them, its team, its peers, by the names that its model calls them.
+        specs: these, as its model sees them; none where its text says what to call.
+        schema: the JSON schema of its text, or "".
+        kind: the type that its answer must have.
+        native: whether its model calls tools itself; else its text says what to call.
+        size: how long specs and schema are, in characters.
     """
 
     offers: Offers
     specs: tuple[ToolSpec, ...]
+    schema: str
+    kind: Any
+    native: bool
     size: int
 
 
-def toolbox_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> Toolbox:
-    """Return what an agent is offered where it stands: its tools, as far as they are allowed, its team, its peers.
+def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any) -> Manner:
+    """Return how an agent is asked where it stands; made once for each way in which it can stand there.
 
     Args:
         station: the agent in its graph.
         about: the stations of the graph, for what is known of the team.
         allowed: the names of the tools that it may use, or None for all.
+        owed: the type of the report that it owes a caller, or None.
     """
-    if station.toolbox is None:
-        station.toolbox = _packed(_offers(station, about))
-    found: Toolbox = station.toolbox
-    if allowed is None:
-        return found
-    offers = found.offers.items()
-    return _packed({name: offer for name, offer in offers if offer.kind != "tool" or name in allowed})
+    agent = station.node
+    assert isinstance(agent, Agent)  # noqa: S101 - only agents are asked
+    key = allowed, owed, agent.native
+    found: Manner | None = station.manners.get(key)
+    if found is None:
+        found = station.manners[key] = _manner(agent, _offers(station, about, allowed), owed)
+    return found
 
 
-def _packed(offers: Offers) -> Toolbox:
+def _manner(agent: Agent, offers: Offers, owed: Any) -> Manner:
+    kind = owed if agent.output is None and owed is not Report else agent.output
+    schema = answer_schema(kind)
+    if not agent.native and offers:  # where there is nothing to choose, the answer is all there is
+        schema = json_schema(offers, schema)
+        return Manner(offers, (), schema, kind, native=False, size=len(schema))
     specs = tuple(offer.spec for offer in offers.values())
     size = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in specs)
-    return Toolbox(offers, specs, size)
+    return Manner(offers, specs, schema, kind, native=True, size=len(schema) + size)
 
 
-def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
+def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> dict[str, Offer]:
     agent = station.node
     assert isinstance(agent, Agent)  # noqa: S101 - only agents are offered tools
     found: dict[str, Offer] = {}
@@ -109,7 +121,9 @@ def _offers(station: Station, about: Mapping[str, Station]) -> dict[str, Offer]:
     for name, target in generated_names(TRANSFER, others).items():
         text = f"Hand the conversation over to {target}, for good.{_about(about[target])}"
         found.setdefault(name, Offer("transfer", ToolSpec(name, text, NOTE_SCHEMA), edge=station.handoffs[target]))
-    return found
+    if allowed is None:
+        return found
+    return {name: offer for name, offer in found.items() if offer.kind != "tool" or name in allowed}
 
 
 def _about(station: Station) -> str:

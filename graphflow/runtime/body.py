@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -303,13 +304,13 @@ def current_task() -> Any:
 
 def from_any_thread() -> Callable[..., Any]:
     """Return what has a function called in this loop as soon as it can be, from whatever thread."""
+    trio = sys.modules.get("trio")  # a run on trio has imported it already
+    if trio is not None and trio.lowlevel.in_trio_run():
+        soon: Callable[..., Any] = trio.lowlevel.current_trio_token().run_sync_soon
+        return soon
     import asyncio
 
-    if anyio.get_cancelled_exc_class() is asyncio.CancelledError:
-        return asyncio.get_running_loop().call_soon_threadsafe
-    import trio
-
-    return trio.lowlevel.current_trio_token().run_sync_soon
+    return asyncio.get_running_loop().call_soon_threadsafe
 
 
 def cancelled_classes() -> tuple[type[BaseException], ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -13,14 +12,15 @@ from graphflow.events import EdgeTaken, FrameOpened, Granted
 from graphflow.graphs.compiled import Edge
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.context import rebuilt
+from graphflow.model.contract import Brief, Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call, Delegate
 from graphflow.model.state import Message
 from graphflow.nodes.agent import Agent, said_of
 from graphflow.runtime.frames import Frames
 from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
-from graphflow.runtime.tables import CallState, Frame, Standing, Token, Trouble, Visit, Written
+from graphflow.runtime.tables import CallState, Frame, Inbox, Standing, Token, Trouble, Visit, Written
 from graphflow.runtime.visits import BOUNDS
 
 LOSSES: Final = BOUNDS | {"tool"}
@@ -102,23 +102,28 @@ class Calls(Frames):
     def _call_refused(self, visit: Visit, edge: Edge) -> Reason | None:
         frame = visit.token.frame
         counters, graph = visit.token.counters, frame.tables.graph
-        wanted = f"a further delegation to {edge.target!r}"
+        code: Code = "max_hops"
+        limit: float | None
         if edge.max_hops is not None and counters.hops.get(edge, 0) >= edge.max_hops:
-            return self.refuse(visit.path, "max_hops", float(edge.max_hops), wanted)
-        if graph.max_hops is not None and counters.total >= graph.max_hops:
-            return self.refuse(visit.path, "max_hops", float(graph.max_hops), wanted)
-        if frame.depth_left is not None and frame.depth_left <= 0:
-            return self.refuse(visit.path, "max_depth", _depth_limit(frame), wanted)
-        return None
+            limit = edge.max_hops
+        elif graph.max_hops is not None and counters.total >= graph.max_hops:
+            limit = graph.max_hops
+        elif frame.depth_left is not None and frame.depth_left <= 0:
+            code, limit = "max_depth", _depth_limit(frame)
+        else:
+            return None
+        wanted = f"a further delegation to {edge.target!r}"
+        return self.refuse(visit.path, code, None if limit is None else float(limit), wanted)
 
     def _start_ready(self, visit: Visit, batch: tuple[CallState, ...]) -> None:
         """Start the calls whose needs have reported; enter the caller again when all have."""
         again = True
         while again and _awaits(visit, batch):
             again = False
-            equal = [i for i, s in enumerate(batch) if _has_equal_share(s) and _is_ready(s, batch)]
+            left = [(position, state) for position, state in enumerate(batch) if not (state.done or state.started)]
+            equal = [position for position, state in left if _has_equal_share(state) and _is_ready(state, batch)]
             shares = dict(zip(equal, visit.token.frame.meter.shares(len(equal)), strict=True)) if equal else {}
-            for position, state in enumerate(batch):
+            for position, state in left:
                 if _is_ready(state, batch):
                     again = visit.needy  # else nothing can be ready that is not yet
                     self._start_call(visit, position, shares.get(position))
@@ -142,9 +147,9 @@ class Calls(Frames):
         outer, target, where = visit.token.frame, str(edge.target), (visit.turn, position)
         number = 1 if visit.called is None else visit.called.get(where, {}).get(target, 0) + 1
         path = (*visit.path, Segment(target, number, (), where))
-        meter, grant = outer.meter, equal
-        if grant is None and isinstance(edge.contract.share, float | int):
-            grant = meter.share(float(edge.contract.share))
+        meter, grant, share = outer.meter, equal, edge.contract.share
+        if grant is None and not isinstance(share, str):
+            grant = meter.share(float(share))
         if grant is not None:
             meter = meter.open_split(path, grant)
         wanted = ONE_AGENT if isinstance(outer.tables.stations[target].node, Agent) else ONE_RUN
@@ -167,14 +172,13 @@ class Calls(Frames):
         outer = token.frame
         contract = edge.contract
         assert contract is not None  # noqa: S101 - delegate edges have one
-        needed = [visit.batch[need] for need in state.needs]
-        inbox = (
-            Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),
-            *(Message(found.call.to, found.report) for found in needed),
-        )
+        inbox: Inbox = (Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),)
+        if state.needs:
+            needed = [visit.batch[need] for need in state.needs]
+            inbox += tuple(Message(found.call.to, found.report) for found in needed)
         left = outer.depth_left
         frame = Frame(
-            (*visit.path,), outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
+            visit.path, outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
             token.counters, edge.name, visit, position, is_node=True, opened=path, grant=grant,
         )  # fmt: skip
         self._limit_rights(frame, visit, edge)
@@ -204,16 +208,20 @@ class Calls(Frames):
             frame.allowed = allowed | granted
         frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
-    def _bounded(self, brief: Brief, edge: Edge, frame: Frame) -> Brief:
+    @staticmethod
+    def _bounded(brief: Brief, edge: Edge, frame: Frame) -> Brief:
         """Return a brief that says what is not asked for: by default from the callee and what it owes."""
         if brief.boundary:
             return brief
-        boundary = self.boundaries.get(edge)
-        if boundary is None:
+        if not edge.boundary:
             about = said_of(frame.tables.stations[str(edge.target)].node)
             report = edge.contract.report if edge.contract is not None else Report
-            boundary = self.boundaries[edge] = _boundary(str(edge.target), about, report)
-        return brief.model_copy(update={"boundary": boundary})
+            edge.boundary = _boundary(str(edge.target), about, report)
+        if brief.__pydantic_extra__ is not None or brief.__pydantic_private__ is not None:
+            return brief.model_copy(update={"boundary": edge.boundary})
+        values = brief.__dict__ | {"boundary": edge.boundary}
+        bounded: Brief = rebuilt(brief, values, brief.__pydantic_fields_set__ | {"boundary"})
+        return bounded
 
     def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""
@@ -302,7 +310,6 @@ def _depth_limit(frame: Frame) -> float | None:
     return None
 
 
-@functools.lru_cache(maxsize=256)
 def _boundary(target: str, about: str, report: type[BaseModel]) -> str:
     only = f"Only what {target!r} is for{': ' if about else ''}{about.removesuffix('.')}. "
     return only + f"Nothing beyond a {report.__name__}: {', '.join(report.model_fields)}."

@@ -17,7 +17,7 @@ from graphflow.events import (
 )
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
-from graphflow.model.ids import names
+from graphflow.model.ids import names_text
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.client import ModelReply, Price, Usage
 from graphflow.nodes.function import FunctionNode
@@ -61,8 +61,11 @@ class Clockwork(Core):
         A body that waits for a reservation too goes on without one, unless with an effect: what it waits for may be
         waiting for that slot.
         """
+        if visit.slot:
+            self.commands.append(command)
+            return
         effect = isinstance(command, EFFECTS) and command.key in visit.flying
-        if visit.slot or (not effect and any(waiting.visit is visit for waiting in self.unfunded)):
+        if not effect and any(waiting.visit is visit for waiting in self.unfunded):
             self.commands.append(command)
         elif visit.due is not None:
             visit.due.append(command)
@@ -270,15 +273,8 @@ class Clockwork(Core):
 
     def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
         """Spend an effect's counts, reserve its tokens and money, and say that it has started."""
-        counts = wanted[:TOKENS]
-        tokens, usd = wanted[TOKENS], wanted[USD]
-        visit.token.frame.meter.start(counts, int(tokens), usd)
-        tables = self._tables_of(visit)
-        for dimension, amount in enumerate(counts):
-            if amount:
-                for table in tables:
-                    table[dimension] += amount
-        visit.flying[key] = (0, 0, 0, 0, tokens, usd)
+        visit.token.frame.meter.start(wanted, visit.tables or self._tables_of(visit))
+        visit.flying[key] = (0, 0, 0, 0, wanted[TOKENS], wanted[USD])
         self.decisions.append(EffectStarted(visit.path, visit.turn, key, name, cost))
 
     def settle_unused(self, visit: Visit, key: str) -> None:
@@ -330,14 +326,15 @@ class Clockwork(Core):
 
     def _settle_effect(self, visit: Visit, key: str, usage: Usage | Budget | None) -> None:
         tokens, usd = visit.flying.pop(key)[TOKENS:]
-        used_tokens, used_usd = tokens, usd
-        if isinstance(usage, Usage):
+        if usage is None:
+            used_tokens, used_usd = tokens, usd
+        elif isinstance(usage, Usage):
             used_tokens, used_usd = usage.input_tokens + usage.output_tokens, usage.usd or 0
-        elif usage is not None:
+        else:
             used_tokens, used_usd = usage.tokens or 0, usage.usd or 0
         visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
         if used_tokens or used_usd:
-            for table in self._tables_of(visit):
+            for table in visit.tables or self._tables_of(visit):
                 table[TOKENS] += used_tokens
                 if used_usd:
                     table[USD] += used_usd
@@ -352,14 +349,11 @@ class Clockwork(Core):
     def _tables_of(self, visit: Visit) -> tuple[list[Amount], list[Amount]]:
         """Return where what a visit spends is counted: its frame's table and its node's."""
         frame = visit.token.frame
-        if not visit.where:
-            visit.where = "/".join(names(visit.path))
         if frame.spent is None:
             frame.spent = [0, 0, 0, 0, 0, 0]
-        node = self.spent_by_node.get(visit.where)
-        if node is None:
-            node = self.spent_by_node[visit.where] = [0, 0, 0, 0, 0, 0]
-        return frame.spent, node
+        node = self.spent_by_node.setdefault(names_text(visit.path), [0, 0, 0, 0, 0, 0])
+        visit.tables = frame.spent, node
+        return visit.tables
 
     # --- waiting for funds ---
 
@@ -426,8 +420,10 @@ def _usage_of(visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
     if type(reply) is not ModelReply or fact.usage is not None:
         return fact.usage
     usage, node = reply.usage, visit.station.node
+    if usage is None or usage.usd is not None:
+        return usage
     price: Price | None = getattr(node.model, "price", None) if isinstance(node, Agent) else None
-    if usage is None or usage.usd is not None or price is None:
+    if price is None:
         return usage
     usd = usage.input_tokens * price.input + usage.output_tokens * price.output
     return Usage(usage.input_tokens, usage.output_tokens, usd)

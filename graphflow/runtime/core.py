@@ -85,8 +85,8 @@ class Core:
         self.ended: Any = None  # the RunEnded decision
         self.halted: Halt | None = None  # while a bound holds everything up, and afterwards
         self.output: Any = None
+        self.final: Token | None = None  # the root's token, once the root has closed
         self.spent_by_node: dict[str, list[Amount]] = {}
-        self.boundaries: dict[Edge, str] = {}  # what a brief over each delegate edge says by default
         self.spent_by_edge: dict[str, list[Amount]] = {}
 
     # --- what every part uses ---
@@ -144,6 +144,12 @@ class Core:
         self.drop_timer(self.deadline_timer)
         self.deadline = at
         self.deadline_timer = self.set_timer(at, (), "deadline", self.run_overdue)
+
+    @property
+    def context(self) -> Any:
+        """The root's context as it stands."""
+        token = self.final or (None if self.root is None else self.root.token)
+        return None if token is None else token.context
 
     # --- calls between the parts ---
 

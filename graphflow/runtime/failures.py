@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from graphflow.errors import NoRoute
-from graphflow.events import CancelRequested, Failure, RunEnded, RunStatus
+from graphflow.events import CancelRequested, EdgeName, Failure, RunEnded, RunStatus
 from graphflow.model.contract import Reason, Report
-from graphflow.model.ids import names, parse_path, path_text
+from graphflow.model.ids import Path, names, names_text, parse_path, path_text
 from graphflow.model.state import Message
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.commands import CancelBody, EndRun
@@ -357,6 +359,7 @@ class Failures(Core):
                 root.meter.release(ONE_RUN)
             if status != "exhausted":
                 root.closed = True
+                self.final, root.token = root.token, None  # see `close_frame`
         self.ended = RunEnded(status, reason)
         self.decisions.append(self.ended)
         self.commands.append(EndRun())
@@ -371,8 +374,7 @@ class Failures(Core):
             outer.spent = _nothing()
         _add(outer.spent, total)
         if frame.edge is not None:
-            edge = "/".join((*names(outer.path), str(frame.edge)))
-            _add(self.spent_by_edge.setdefault(edge, _nothing()), total)
+            _add(self.spent_by_edge.setdefault(_edge_text(outer.path, frame.edge), _nothing()), total)
 
     def spending(self) -> dict[str, list[Amount]]:
         """Return what every node has spent so far, by the names of its path."""
@@ -381,7 +383,7 @@ class Failures(Core):
             self._add_visits(frame, table)
         for visit in self.visits.values():
             if not visit.started:
-                table["/".join(names(visit.path))][RUNS] -= 1
+                table[names_text(visit.path)][RUNS] -= 1
         return table
 
     def total(self) -> list[Amount]:
@@ -404,12 +406,12 @@ class Failures(Core):
     def _add_visits(frame: Frame, table: dict[str, list[Amount]]) -> list[Amount]:
         """Add the node runs of a frame's own nodes to a table; return what was spent in the frame in all."""
         total: list[Amount] = list(frame.spent or _nothing())
-        where = names(frame.path)
+        where = names_text(frame.path) + "/" if frame.path else ""
         earlier = frame.earlier or {}
         for key, all_visits in frame.visits.items():
             count = all_visits - earlier.get(key, 0)
             name, retries = (key, False) if isinstance(key, str) else (key[0], key[1] == "retries")
-            spent = table.setdefault("/".join((*where, name)), _nothing())
+            spent = table.setdefault(where + name, _nothing())
             for dimension in (RUNS, RETRIES) if retries else (RUNS,):
                 spent[dimension] += count
                 total[dimension] += count
@@ -434,14 +436,20 @@ def at_a_bound(offers: tuple[Report, ...], reason: Reason) -> Report:
     return Report(finding=finding, evidence=evidence, status="partial", reason=reason)
 
 
+@functools.lru_cache(maxsize=1024)
+def _edge_text(path: Path, edge: EdgeName) -> str:
+    return "/".join((*names(path), str(edge)))
+
+
 def _nothing() -> list[Amount]:
     return [0, 0, 0, 0, 0, 0]
 
 
 def _add(total: list[Amount], amounts: list[Amount]) -> None:
-    for dimension, amount in enumerate(amounts):
-        if amount:
-            total[dimension] += amount
+    total[:] = map(_plus, total, amounts)
+
+
+_plus: Callable[[Amount, Amount], Amount] = cast("Any", operator.add)
 
 
 def _inside(scope: Scope, around: Scope) -> bool:

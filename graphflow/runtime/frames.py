@@ -211,6 +211,7 @@ class Frames(Core):
             frame.meter.close_split(frame.grant)
             self.decisions.append(Granted(path, frame.grant, open=False))
         self.account(frame)
+        frame.token = None  # nothing refers to itself, so that nothing waits for the garbage collector
         if frame.owner is None or frame.is_node or frame.owner.edge.name.kind != "delegate":
             self.decisions.append(FrameClosed(path, report))  # a delegated graph closes with its call's report
 
@@ -230,7 +231,7 @@ class Frames(Core):
         owner = frame.owner
         assert owner is not None  # noqa: S101 - a callee has a caller
         edge = owner.batch[frame.call].edge
-        wanted = self.contract_of(frame) or Report
+        wanted = Report if edge is None or edge.contract is None else edge.contract.report
         if isinstance(value, wanted):
             return value
         if isinstance(value, Report) and value.status == "failed":

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -64,7 +64,7 @@ class Run(Generic[C]):
         self._graph, self._runner = graph, runner
         self._first, self._taken_up = first, taken_up
         self._entered = False
-        self._session: anyio.Event | None = None
+        self._session: _Event | None = None
         self._ready: deque[Event] = deque()
         self._answered: set[str] = set()
         self._interrupts: Interrupts | None = None  # of a stored run
@@ -109,19 +109,19 @@ class Run(Generic[C]):
         if self._taken_up is not None:
             facts = (self._taken_up, *facts)
             self._taken_up = None
-        self._session = session = anyio.Event()
+        self._session = session = _event()
         spawn(lambda: self._run_session(session, facts), session.set)
 
-    async def _run_session(self, session: anyio.Event, facts: Sequence[Fact]) -> None:
+    async def _run_session(self, session: _Event, facts: Sequence[Fact]) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
-        from graphflow.runtime.body import cancelled_classes
-
         try:
             await self._runner.session(facts)
-        except cancelled_classes():
-            raise  # the host itself is being cancelled, as when its loop ends
-        except BaseException as error:  # noqa: BLE001 - `result()` raises it, in the caller's task
-            self._runner.crash = self._runner.crash or error
+        except BaseException as error:
+            from graphflow.runtime.body import cancelled_classes
+
+            if isinstance(error, cancelled_classes()):
+                raise  # the host itself is being cancelled, as when its loop ends
+            self._runner.crash = self._runner.crash or error  # `result()` raises it, in the caller's task
         finally:
             session.set()
 
@@ -302,6 +302,25 @@ def _name_of(raised: BaseException) -> str:
     if isinstance(raised, NodeFailed) and not hasattr(raised, "__notes__") and raised.__traceback__ is None:
         return raised.error_type
     return type(raised).__qualname__.rpartition(".")[2]
+
+
+class _Event(Protocol):
+    """What the events of all backends have in common."""
+
+    def set(self) -> object: ...
+    def is_set(self) -> bool: ...
+    async def wait(self) -> object: ...
+
+
+def _event() -> _Event:
+    """Return an event of the backend itself: to find out which one it is takes anyio's longer than to be made."""
+    trio = sys.modules.get("trio")
+    if trio is not None and in_trio_run(trio):
+        made: _Event = trio.Event()
+        return made
+    import asyncio
+
+    return asyncio.Event()
 
 
 def spawn(fn: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], object]) -> None:

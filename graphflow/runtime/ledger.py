@@ -12,7 +12,8 @@ for an escalation stand as reserved.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias
 
@@ -28,6 +29,8 @@ RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
 _ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
 ONE_RUN: Final[Amounts] = (1, 0, 0, 0, 0, 0)
 
+_additive: Callable[[Budget], tuple[Amount | None, ...]] = operator.attrgetter(*ADDITIVE)
+
 
 class Meter:
     """A grant and what became of it, one number for each additive dimension of `Budget`.
@@ -37,20 +40,23 @@ class Meter:
         parent: the meter above, or None at the root.
         split: whether this is an account of its own rather than a cap.
         granted: the bound of each dimension, None for no bound.
+        bounds: the dimensions that it bounds.
+        above: the next meter that a spending here is counted on too, or None.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("_chain", "bounded", "granted", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("above", "bounded", "bounds", "granted", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
         self.path, self.parent, self.split = path, parent, split
-        self.granted: list[Amount | None] = [getattr(budget, name) for name in ADDITIVE]
-        self.bounded = any(amount is not None for amount in self.granted)
+        self.granted: list[Amount | None] = [*_additive(budget)]
+        self.bounds = tuple([index for index, amount in enumerate(self.granted) if amount is not None])
+        self.bounded = bool(self.bounds)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
-        self._chain: tuple[Meter, ...] = (self,) if split or parent is None else (self, *parent.chain())
+        self.above = None if split else parent
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -59,7 +65,10 @@ class Meter:
 
     def chain(self) -> tuple[Meter, ...]:
         """Return the meters that a spending here is counted on: this one, its caps, and the account that owns it."""
-        return self._chain
+        found: list[Meter] = [self]
+        while found[-1].above is not None:
+            found.append(found[-1].above)
+        return tuple(found)
 
     def snapshot(self) -> Snapshot:
         """Return what every meter that counts here has spent and reserved, for `state.left`."""
@@ -69,23 +78,27 @@ class Meter:
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
-        for meter in self._chain:
-            if meter.bounded:
-                for dimension, amount in enumerate(wanted):
-                    if amount:
-                        free = meter.free(dimension)
-                        if free is not None and amount > free:
-                            return meter, dimension
+        meter: Meter | None = self
+        while meter is not None:
+            for dimension in meter.bounds:
+                amount, granted = wanted[dimension], meter.granted[dimension] or 0
+                if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
+                    return meter, dimension
+            meter = meter.above
         return None
 
     def refusing_run(self) -> Meter | None:
         """Spend one node run; return the meter that refuses it instead, with nothing spent."""
-        for meter in self._chain:
+        meter: Meter | None = self
+        while meter is not None:
             granted = meter.granted[RUNS]
             if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
-        for meter in self._chain:
+            meter = meter.above
+        meter = self
+        while meter is not None:
             meter.spent[RUNS] += 1
+            meter = meter.above
         return None
 
     def spend(self, amounts: Amounts) -> None:
@@ -104,27 +117,34 @@ class Meter:
         """Take a promise back."""
         self.reserve(tuple(-amount for amount in amounts))
 
-    def start(self, counts: Amounts, tokens: int, usd: Amount) -> None:
-        """Count what starts: its counts are spent, its tokens and money reserved."""
-        for meter in self.chain():
-            spent, reserved = meter.spent, meter.reserved
-            for dimension, amount in enumerate(counts):
-                if amount:
-                    spent[dimension] += amount
-            reserved[TOKENS] += tokens
+    def start(self, wanted: Amounts, also: Iterable[list[Amount]]) -> None:
+        """Count what starts: its counts are spent, here and in other tables; its tokens and money are reserved."""
+        tokens, usd = wanted[TOKENS], wanted[USD]
+        spent = [*also]
+        meter: Meter | None = self
+        while meter is not None:
+            spent.append(meter.spent)
+            meter.reserved[TOKENS] += tokens
             if usd:
-                reserved[USD] += usd
+                meter.reserved[USD] += usd
+            meter = meter.above
+        for dimension in range(TOKENS):
+            amount = wanted[dimension]
+            if amount:
+                for table in spent:
+                    table[dimension] += amount
 
-    def settle(self, tokens: int, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
+    def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
         """Take back what was reserved, and count what was used."""
-        for meter in self.chain():
-            spent, reserved = meter.spent, meter.reserved
-            reserved[TOKENS] -= tokens
-            spent[TOKENS] += used_tokens
+        meter: Meter | None = self
+        while meter is not None:
+            meter.reserved[TOKENS] -= tokens
+            meter.spent[TOKENS] += used_tokens
             if usd:
-                reserved[USD] -= usd
+                meter.reserved[USD] -= usd
             if used_usd:
-                spent[USD] += used_usd
+                meter.spent[USD] += used_usd
+            meter = meter.above
 
     def open_split(self, path: Path, grant: Budget) -> Meter:
         """Split an account off for a child; its grant stands here as reserved until `close_split`."""

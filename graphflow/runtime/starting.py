@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,7 +24,9 @@ from graphflow.runtime.handle import Run, in_a_loop, spawn
 from graphflow.runtime.result import Result
 
 if TYPE_CHECKING:
+    from graphflow.runtime.recorder import Setup, Store
     from graphflow.runtime.redaction import Redact
+    from graphflow.runtime.runner import Runner
     from graphflow.runtime.stored import Prepared
 
 C = TypeVar("C", bound=Context)
@@ -68,10 +71,7 @@ def start(
     if not isinstance(context, graph.context):
         msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
         raise UsageError(msg)
-    from graphflow.graphs.checks import require_runnable
-    from graphflow.runtime.recorder import Setup, Store
-    from graphflow.runtime.runner import Runner
-
+    require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)
     earlier = None if after is None else _earlier(graph, after)
     chosen = run_id or new_run_id()
@@ -81,15 +81,16 @@ def start(
             chosen, graph.name, "" if made is None else made.fingerprint, context, _merged(graph.budget, budget),
             max_parallel, before is not None, time.time(), earlier, parts=None if made is None else made.parts,
         )  # fmt: skip
-        setup = Setup(
+        setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,
             resources=resources, redact=redact, keep=keep, spawn=spawn,
         )  # fmt: skip
-        return Run(graph, Runner(setup), (first,))
+        return Run(graph, runner_of(setup), (first,))
 
     async def opened(*, keep: bool) -> Run[C]:
         if journal is None:
             return make(None, None, keep=keep)
+        from graphflow.runtime.recorder import Store
         from graphflow.runtime.stored import is_prepared, prepared
 
         made = prepared(graph) if is_prepared(graph) else await anyio.to_thread.run_sync(prepared, graph)
@@ -103,6 +104,16 @@ def start(
         return make(Store(rows, writer), made, keep=keep)
 
     return Starting(opened)
+
+
+@functools.cache
+def _engine() -> tuple[Callable[[Graph[Any]], None], type[Setup], type[Runner]]:
+    """Load what only a run needs, once: an import inside a function takes as long as a short node, each time."""
+    from graphflow.graphs.checks import require_runnable
+    from graphflow.runtime.recorder import Setup
+    from graphflow.runtime.runner import Runner
+
+    return require_runnable, Setup, Runner
 
 
 class Starting(Generic[C]):

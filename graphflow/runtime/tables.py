@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from graphflow.events import EdgeName, Fact, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
@@ -16,24 +16,18 @@ from graphflow.model.ids import Path
 from graphflow.model.outcome import Call
 from graphflow.model.state import Message
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
-from graphflow.nodes.agent import Deny
-from graphflow.nodes.client import ToolSpec
+from graphflow.nodes.agent import Agent, Deny
 from graphflow.nodes.tools import AskUser, Tool
-from graphflow.runtime.asking import Offer
+from graphflow.runtime.asking import Manner
 from graphflow.runtime.commands import CallModel, CallTool, Command
 from graphflow.runtime.ledger import Amounts, Meter
 
 Inbox = tuple[Message, ...]
 
 
-def _table() -> dict[Any, Any]:
-    """Make an empty table; calling `dict[K, V]` would take ten times as long, for every visit."""
-    return {}
-
-
-def _list() -> list[Any]:
-    """Make an empty list; see `_table`."""
-    return []
+_table = cast("Callable[[], dict[Any, Any]]", dict)  # to call `dict[K, V]` itself takes ten times as long
+_list = cast("Callable[[], list[Any]]", list)
+_set = cast("Callable[[], set[Any]]", set)
 
 
 class Written(NamedTuple):
@@ -88,7 +82,7 @@ class ThreadLog:
     """
 
     items: list[ThreadMessage] = field(default_factory=_list)
-    ids: set[str] = field(default_factory=set[str])
+    ids: set[str] = field(default_factory=_set)
     finals: dict[str, Any] = field(default_factory=_table)
     user: ThreadMessage | None = None
     user_at: int = -1
@@ -275,7 +269,7 @@ class Visit:
     used: list[Any] | None = None  # of `costs=`, this attempt
     state: Any = None  # what its body, or the hook, was given this turn
     talk: Talk | None = None  # an agent's
-    where: str = ""  # the names of its path, once they are needed
+    tables: tuple[list[Any], list[Any]] | None = None  # where its spending is counted, once it has spent something
 
 
 @dataclass(slots=True, eq=False)
@@ -355,12 +349,9 @@ class Talk:
         log: the thread that it speaks in.
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
-        offers: its tools, team and peers.
-        specs: these, as its model sees them.
-        schema: the JSON schema of its text, or "".
-        kind: the type that its answer must have.
-        native: whether its model calls tools itself; else its text says what to call.
-        fixed: the size of what every request has, in characters.
+        agent: who speaks.
+        manner: how it is asked: what it is offered, what its answer must be.
+        size: how long its next request is, in characters and a few for each message.
         said: what this visit has said in turns that are settled, each message once.
         turn_said: what the present turn has said so far.
         wishes: the calls of the present turn, in order.
@@ -379,12 +370,9 @@ class Talk:
     log: ThreadLog
     system: str
     view: Thread
-    offers: Mapping[str, Offer]
-    specs: tuple[ToolSpec, ...]
-    schema: str
-    kind: Any
-    native: bool
-    fixed: int
+    agent: Agent
+    manner: Manner
+    size: int
     said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)
     wishes: list[Wish] = field(default_factory=_list)

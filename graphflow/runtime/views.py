@@ -29,6 +29,7 @@ from graphflow.model.thread import (
     paired,
     shown,
     size_of,
+    spoken,
     summary,
 )
 from graphflow.nodes.agent import Agent
@@ -55,27 +56,30 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     Raises:
         Exception: whatever a history function of the user raises.
     """
-    _greet(visit, log)
-    edge = visit.edge
-    owner = visit.token.frame.owner
-    called = edge.name.kind == "delegate" and visit.token.frame.is_node and owner is not None
+    if log.user is None:
+        _greet(visit, log)
+    edge, token = visit.edge, visit.token
+    frame = token.frame
+    caller = frame.owner if frame.is_node and edge.name.kind == "delegate" else None
+    called = caller is not None
     history: History = _policy(visit, log)
     source = log
-    if called and owner is not None:
-        source = (owner.talk.log if owner.talk is not None else thread_above(owner.token)) or ThreadLog()
+    if caller is not None:
+        source = (caller.talk.log if caller.talk is not None else thread_above(caller.token)) or ThreadLog()
     crossing: Thread = ()
     positions: Iterable[int] = ()
     known = len(source.items)
     if history != "note" and known:
         crossing, positions = _crossing(tuple(source.items), history, log, visit.inbox)
         log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
-    arrived = _arrivals(visit, log, crossing)
-    if visit.token.note:
-        arrived = (*arrived, ThreadMessage("user", visit.token.note, source="graphflow"))
-        visit.token.note = ""
+    arrived = _arrivals(visit, log, crossing) if visit.inbox else ()
+    if token.note:
+        arrived = (*arrived, spoken("user", token.note, source="graphflow"))
+        token.note = ""
+    if crossing:
+        crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
     given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
-    crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     view = _put_together(log, crossing, arrived, after=after, given=given)
     crossed = [*positions]
     if source is log and log.user_at not in crossed and _holds(view, log.user):
@@ -127,7 +131,7 @@ def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> 
         rest = _not_seen_anyway(items, log, inbox)
         if not rest:
             return (), ()
-        return (ThreadMessage("user", data("summary", "thread", summary(rest)), source="thread"),), everything
+        return (spoken("user", data("summary", "thread", summary(rest)), source="thread"),), everything
     if isinstance(history, Last):  # what the user said crosses anyway
         others = [index for index in everything if items[index] is not log.user][-history.count :]
         return paired(items[index] for index in others), tuple(others)
@@ -167,7 +171,7 @@ def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
 
 def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
     """Join what crosses, what the user said and what arrived."""
-    asked = () if log.user is None or given or _holds(crossing, log.user) else (log.user,)
+    asked = () if log.user is None or given or (crossing and _holds(crossing, log.user)) else (log.user,)
     view = (*crossing, *asked, *arrived) if after else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
 
@@ -179,20 +183,15 @@ def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
 
 def _greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
-    if log.user is not None:
-        return
-    frame = visit.token.frame
-    briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
-    asker = _asker(frame)
-    if briefs:
-        message = ThreadMessage("user", data("brief", asker, brief_text(briefs[0])), source=asker)
+    brief = next((message.value for message in visit.inbox if isinstance(message.value, Brief)), None)
+    asker = _asker(visit.token.frame)
+    if brief is not None:
+        message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)
     else:
         text = first_text(visit.token.context)
         if not text:
             return
-        message = (
-            ThreadMessage("user", data("brief", asker, text), source=asker) if asker else ThreadMessage("user", text)
-        )
+        message = spoken("user", data("brief", asker, text), source=asker) if asker else spoken("user", text)
     log.user, log.user_at = message, len(log.items)
     log.items.append(message)
 
@@ -210,11 +209,8 @@ def _asker(frame: Frame) -> str:
 
 def brief_text(brief: BaseModel) -> str:
     """Write a brief for its reader, a line for each field that says something."""
-    return "\n".join(
-        f"{name}: {value if isinstance(value, str) else _joined(value)}"
-        for name, value in brief.__dict__.items()
-        if value not in (None, "", ())
-    )
+    said = [item for item in brief.__dict__.items() if item[1] not in (None, "", ())]
+    return "\n".join([f"{name}: {value if isinstance(value, str) else _joined(value)}" for name, value in said])
 
 
 def _joined(value: Any) -> str:
@@ -246,7 +242,7 @@ def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     found: list[ThreadMessage] = []
     for message in inbox:
         label = path_text((*frame.path, Segment(message.source)))
-        made = ThreadMessage("user", data(_kind(visit, message), label, shown(message.value)), source=label)
+        made = spoken("user", data(_kind(visit, message), label, shown(message.value)), source=label)
         if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
             if message.value in (None, "") or (log.noted and log.noted in calls):
                 continue  # no note, or it stands in the call that crosses
@@ -270,8 +266,8 @@ def _kind(visit: Visit, message: Message) -> str:
 
 def _ranges(positions: Sequence[int]) -> Ranges:
     """Write positions as ranges, both ends included: a record must not grow with the thread."""
-    if len(positions) == 1:
-        return ((positions[0], positions[0]),)
+    if len(positions) <= 1:
+        return tuple([(position, position) for position in positions])
     made: list[list[int]] = []
     for position in sorted(positions):
         if made and position == made[-1][1] + 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, cast
 
@@ -17,7 +17,7 @@ from graphflow.model.contract import Approval, Brief, Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import Call
-from graphflow.model.thread import ToolCall, capped, shown
+from graphflow.model.thread import ThreadMessage, ToolCall, capped, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
@@ -68,17 +68,19 @@ class Wishes(Core):
 
     def _send(self, visit: Visit, wanted: Amounts, max_tokens: int) -> None:
         """Pay for a call of the model, and make its request."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
+        node, manner = talk.agent, talk.manner
         self.time_turn(visit)
-        usd = 0 if wanted[USD] == SOMETHING else wanted[USD]
-        wanted = (*wanted[:USD], usd)
-        cost = Budget.checked(None, 1, None, None, int(wanted[TOKENS]), Decimal(usd) if usd else None)
+        if wanted[USD] is SOMETHING:
+            wanted = (*wanted[:USD], 0)
+        tokens, usd = int(wanted[TOKENS]), wanted[USD]
+        cost = Budget.checked(None, 1, None, None, tokens, Decimal(usd) if usd else None)
         self.start_effect(visit, "model", "model", wanted, cost)
         messages = (*talk.view, *talk.said)
         request = ModelRequest(
-            node.name, talk.source, visit.turn, talk.system, messages if talk.native else as_plain_text(messages),
-            talk.specs, talk.schema, max_tokens, "native" if talk.native else "json",
+            node.name, talk.source, visit.turn, talk.system, messages if manner.native else as_plain_text(messages),
+            manner.specs, manner.schema, max_tokens, "native" if manner.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
         talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
@@ -86,34 +88,37 @@ class Wishes(Core):
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
         """Return what a call of the model may cost at most, and how many tokens it may write for that."""
-        talk, node = visit.talk, visit.station.node
-        assert talk is not None and isinstance(node, Agent)  # noqa: S101, PT018 - it has been entered
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
         reads = _estimate(talk)
-        price: Price | None = getattr(node.model, "price", None)
-        writes = node.max_tokens
-        for meter in visit.token.frame.meter.chain():
-            free = meter.free(TOKENS)
-            if free is not None and free < reads + writes:
+        price: Price | None = getattr(talk.agent.model, "price", None)
+        writes = talk.agent.max_tokens
+        meter: Meter | None = visit.token.frame.meter
+        while meter is not None:
+            tokens = meter.granted[TOKENS]
+            if tokens is not None and tokens - meter.spent[TOKENS] - meter.reserved[TOKENS] < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
             if price is not None and price.output and meter.granted[USD] is not None:
                 money = Decimal(self._at_hand(meter, USD)) - reads * price.input
                 writes = min(writes, int(money / price.output))
+            meter = meter.above
         writes = max(writes, 1)
-        return self._cost(visit, reads, writes), writes
+        return self._cost(visit, price, reads, writes), writes
 
     def _least(self, visit: Visit) -> Amounts:
         """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
-        assert visit.talk is not None  # noqa: S101 - it has been entered
-        return self._cost(visit, _estimate(visit.talk), 1)
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has been entered
+        return self._cost(visit, getattr(talk.agent.model, "price", None), _estimate(talk), 1)
 
     @staticmethod
-    def _cost(visit: Visit, reads: int, writes: int) -> Amounts:
-        price: Price | None = getattr(getattr(visit.station.node, "model", None), "price", None)
+    def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:
         usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-        if not usd and any(
-            meter.granted[USD] is not None and meter.spent[USD] > 0 for meter in visit.token.frame.meter.chain()
-        ):
-            usd = SOMETHING  # models here cost money, and this one does not say how much
+        meter: Meter | None = None if usd else visit.token.frame.meter
+        while meter is not None:
+            if meter.granted[USD] is not None and meter.spent[USD] > 0:
+                usd = SOMETHING  # models here cost money, and this one does not say how much
+            meter = meter.above
         return (0, 1, 0, 0, reads + writes, usd)
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
@@ -143,7 +148,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         for position, call in enumerate(calls):
-            offer = talk.offers.get(call.name)
+            offer = talk.manner.offers.get(call.name)
             talk.unknown = talk.unknown + 1 if offer is None else 0
             wish = self._unknown(visit, call) if offer is None else self._known(call, offer)
             wish.position = position
@@ -172,7 +177,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         prefix = next((start for start in (TRANSFER, ASK) if call.name.startswith(start)), "")
-        known = [name for name in talk.offers if name.startswith(prefix)] or list(talk.offers)
+        known = [name for name in talk.manner.offers if name.startswith(prefix)] or list(talk.manner.offers)
         names = ", ".join(known) or "none: answer in words"
         return _answered(call, f"not executed: there is no tool {capped(call.name, 80)!r}; there are: {names}.")
 
@@ -185,7 +190,7 @@ class Wishes(Core):
             error = UnknownTarget(path, name.removeprefix(ASK), sorted(visit.station.delegates), "delegate")
             return self.trouble("unknown_target", error, visit.path)
         talk = visit.talk
-        return self.trouble("unknown_tool", UnknownTool(path, name, talk.offers if talk else ()), visit.path)
+        return self.trouble("unknown_tool", UnknownTool(path, name, talk.manner.offers if talk else ()), visit.path)
 
     @staticmethod
     def _known(call: ToolCall, offer: Offer) -> Wish:
@@ -351,10 +356,10 @@ class Wishes(Core):
     @staticmethod
     def _over_limit(visit: Visit, wish: Wish, before: Sequence[Wish]) -> str:
         """Say which limit of the agent or the tool a call is over, with those that come before it; "" if none."""
-        talk, node, tool = visit.talk, visit.station.node, wish.tool
-        assert talk is not None and isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
-        if talk.tools_run + len(before) >= node.max_tool_calls:
-            return f"the limit of {node.max_tool_calls} tool calls is reached."
+        talk, tool = visit.talk, wish.tool
+        assert talk is not None and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
+        if talk.tools_run + len(before) >= talk.agent.max_tool_calls:
+            return f"the limit of {talk.agent.max_tool_calls} tool calls is reached."
         used = talk.used.get(tool.name, 0) + sum(other.tool is tool for other in before)
         if not wish.attempt and tool.max_calls is not None and used >= tool.max_calls:
             return f"{tool.name} may be called {tool.max_calls} times, and has been."
@@ -537,10 +542,15 @@ def _edited(wish: Wish, changes: Mapping[str, Any]) -> str:
 
 
 def _estimate(talk: Talk) -> int:
-    """Guess how many tokens a request has: about four characters each."""
-    size = talk.fixed
-    for message in (*talk.view, *talk.said):
+    """Guess how many tokens the next request has: about four characters each."""
+    return talk.size // 4 + 1
+
+
+def length_of(messages: Iterable[ThreadMessage]) -> int:
+    """Return how long messages are in a request, in characters and a few for each message and call."""
+    size = 0
+    for message in messages:
         size += len(message.text) + 16
         for call in message.calls:
             size += len(call.name) + len(call.arguments) + 16
-    return size // 4 + 1
+    return size

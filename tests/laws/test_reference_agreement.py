@@ -121,10 +121,11 @@ def _context(context: Notes) -> reference.Context:
 
 
 def _arrived(driver: Driver) -> Inbox:
-    root = driver.fold.root
-    assert root is not None
-    assert root.token is not None
-    return _inbox(root.token.inbox) if driver.end.status in {"completed", "partial"} else ()
+    if driver.end.status not in {"completed", "partial"}:
+        return ()
+    token = driver.fold.final
+    assert token is not None
+    return _inbox(token.inbox)
 
 
 def _end(driver: Driver) -> reference.End:
