@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import anyio.lowlevel
 import pytest
 from blockbuster import BlockBuster
 
-from graphflow.errors import GraphflowError, RunLocked
+from graphflow.errors import GraphflowError, RunLocked, UsageError
 from graphflow.events import Journal, Row, StoredRun, Writer
 from graphflow.persistence.memory import MemoryJournal, MemoryWriter
 from graphflow.persistence.postgres import PostgresJournal
@@ -62,6 +63,31 @@ async def test_a_database_in_memory(check: JournalCheck) -> None:
     journal = SqliteJournal(":memory:")
 
     await check(lambda: journal)
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "ä\udfff"])
+async def test_rows_that_are_no_text_are_refused_by_all(journal: Journal, text: str) -> None:
+    """What one journal cannot hold, none takes: a NUL, half of a surrogate pair; as escapes they are fine."""
+    writer = await journal.claim("run")
+
+    with pytest.raises(UsageError, match="write it as an escape"):
+        await writer.append(Row(0, 0.0, text, "[]"))
+    await writer.append(Row(1, 0.0, json.dumps(text), "[]"))
+
+    assert [row.fact for row in await journal.read("run")] == [json.dumps(text)]
+    await writer.release()
+
+
+async def test_an_id_is_text(journal: Journal) -> None:
+    """A number or bytes are no id."""
+    for run in (7, b"run", None):
+        with pytest.raises(UsageError, match="an id is text"):
+            await journal.claim(run)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+
+
+def test_a_journal_in_memory_says_how_much_it_keeps() -> None:
+    """Its repr is short, whatever is in it."""
+    assert repr(MemoryJournal()) == "<MemoryJournal of 0 runs>"
 
 
 # --- the checks themselves -------------------------------------------------------------------------------------------

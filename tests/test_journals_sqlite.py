@@ -21,6 +21,7 @@ from graphflow.errors import JournalDamaged, JournalError, JournalUnavailable, R
 from graphflow.events import Row
 from graphflow.persistence import sqlite_store
 from graphflow.persistence.sqlite import SqliteJournal, SqliteWriter
+from graphflow.persistence.sqlite_lock import RunLock, connect, identity
 from graphflow.persistence.sqlite_store import APPLICATION, MIGRATIONS
 from tests.servers import process, said, tell
 from tests.support import examples
@@ -465,6 +466,27 @@ async def test_a_number_too_high_is_refused(path: Path) -> None:
     assert await journal.read("run", last + 5) == ()
     await writer.release()
     await other.release()
+
+
+def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path) -> None:
+    """Whoever has opened a lock file before its holder removes it finds out, and does not take that for the lock."""
+    holder = RunLock.take(tmp_path, "run")
+    late = RunLock("run", holder.path, connect(holder.path), identity(holder.path))
+    holder.release()
+
+    assert not late.hold()
+    again = RunLock.take(tmp_path, "run")
+    with pytest.raises(RunLocked):
+        RunLock.take(tmp_path, "run")
+    again.release()
+
+
+def test_a_lock_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """Where the locks have no folder, the error names the file and says what to do."""
+    with pytest.raises(JournalUnavailable, match="Its folder must be there and writable") as caught:
+        RunLock.take(tmp_path / "nowhere", "run")
+
+    assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
 
 
 # --- what can go wrong -----------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ HOMES: Final = {
     "anyio": {"nodes", "runtime", "persistence", "engines", "testing", "inspector", "cli"},
     "typer": {"cli"},
     "rich": {"visualize", "cli"},
+    "psycopg": {"persistence"},
     "termaid": {"visualize", "cli"},
 }
 

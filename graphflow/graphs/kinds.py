@@ -84,11 +84,21 @@ def kinds_in(*annotations: Any) -> tuple[type[Any], ...]:
     return tuple(walk.found)
 
 
+def errors_in(*functions: Any) -> tuple[type[Exception], ...]:
+    """Return the exceptions that functions name, and those that they call from their own modules."""
+    walk = _Walk()
+    for function in functions:
+        walk.function(function)
+    walk.finish()
+    return tuple(walk.errors)
+
+
 class _Walk:
     """A walk over everything that a graph declares."""
 
     def __init__(self) -> None:
         self.found: dict[type[Any], None] = {}
+        self.errors: dict[type[Exception], None] = {}
         self.contexts: list[type[Context]] = []
         self._seen: dict[int, Any] = {}  # by identity, because not everything has a hash; held, so that ids stay
         self._todo: list[tuple[Callable[..., None], tuple[Any, ...]]] = []  # a walk into depth would take stack
@@ -266,22 +276,23 @@ class _Walk:
             self.annotation(kind)
 
     def _class(self, kind: type[Any]) -> None:
-        if Node in kind.__mro__ or (kind.__module__.startswith(_INNER) and kind not in OURS.classes):
+        if Exception in kind.__mro__:
+            self.errors[kind] = None
             return
-        if BaseModel in kind.__mro__:
-            self._model(cast("type[BaseModel]", kind))
+        if Node in kind.__mro__ or (kind.__module__.startswith(_INNER) and kind not in OURS.classes):
             return
         if storable(kind):
             self.found[kind] = None
-        if storable(kind) or hasattr(kind, "__total__"):  # a TypedDict says what is in a dict
-            for hint in hints_of(kind).values():
-                self.annotation(hint)
+        elif not hasattr(kind, "__total__"):  # a TypedDict says what is in a dict
+            return
+        if BaseModel in kind.__mro__:
+            self._model(cast("type[BaseModel]", kind))
+        for hint in hints_of(kind).values():
+            self.annotation(hint)
 
     def _model(self, kind: type[BaseModel]) -> None:
         if not kind.__pydantic_complete__:
             kind.model_rebuild(raise_errors=False)
-        if storable(kind):
-            self.found[kind] = None
         metadata = kind.__pydantic_generic_metadata__
         for part in (metadata["origin"], *metadata["args"]):
             self.annotation(part)

@@ -258,6 +258,8 @@ class SqliteWriter:
         seq, fact, decisions = row.seq, row.fact, row.decisions
         if not self.last < seq <= LAST_SEQ:
             misnumbered(self.run, self.last, row)
+        if "\0" in fact or "\0" in decisions:  # SQLite could hold it; whoever moves the run elsewhere could not
+            not_text(self.run, row)
         writing = self._writing
         with writing.lock:
             try:

@@ -46,20 +46,26 @@ class RunLock:
                 # Whoever releases a lock removes its file while it is still held. A file that was opened just before
                 # that can be locked afterwards, but nobody else will meet that lock: so the file that is locked must be
                 # the one that had the name before it was opened and has it still.
-                before = _identity(path)
+                before = identity(path)
                 if before is None:
                     # SQLite makes the file, and SQLite closes it: to close a file of one's own would drop every lock
                     # that this process has on it.
-                    _connect(path).close()
+                    connect(path).close()
                     continue
-                lock = cls(run, path, _connect(path), before)
-                if lock._hold():
+                lock = cls(run, path, connect(path), before)
+                if lock.hold():
                     return lock
         except (sqlite3.Error, OSError) as error:
             raise unavailable(error, path) from error
         raise unavailable(OSError("the lock file is removed again and again"), path)
 
-    def _hold(self) -> bool:
+    def hold(self) -> bool:
+        """Lock the file, and tell whether it is still the one that others will meet.
+
+        Raises:
+            RunLocked: somebody holds it.
+            sqlite3.Error: as it comes.
+        """
         try:
             # Not EXCLUSIVE: of two that begin at once, each would meet the other on the way there, and both give up.
             self._connection.execute("BEGIN IMMEDIATE")
@@ -67,10 +73,10 @@ class RunLock:
             self._connection.close()
             if is_busy(error):
                 raise RunLocked(self._run) from None
-            if _identity(self.path) == self._identity:
+            if identity(self.path) == self._identity:
                 raise
             return False  # SQLite missed the file at its first look
-        if _identity(self.path) == self._identity:
+        if identity(self.path) == self._identity:
             return True
         self._connection.close()
         return False
@@ -85,15 +91,17 @@ class RunLock:
                 self._remove()
 
     def _remove(self) -> None:
-        if _identity(self.path) == self._identity:
+        if identity(self.path) == self._identity:
             self.path.unlink()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a lock file, which is made if it is not there, to wait for nobody."""
     return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity(path: Path) -> tuple[int, int] | None:
+    """Tell which file has a name, None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -93,6 +93,7 @@ class Core:
 
     def refuse(self, path: Path, code: Code, limit: float | None, wanted: str) -> Reason:
         """Say that a bound refuses something; return the reason."""
+        limit = None if limit is None else float(limit)
         self.decisions.append(Refused(path, code, limit, wanted))
         text = f"the bound {code} refuses {wanted}" + (f": its limit is {limit:g}." if limit is not None else ".")
         reason = Reason(code=code, text=text, path=path_text(path), limit=limit)
@@ -490,8 +491,15 @@ class Core:
         raise NotImplementedError
 
 
+RECORDED: Final = "_graphflow_recorded"
+"""The attribute of an exception that stands for a recorded failure."""
+
+
 def failure_of(error: BaseException, code: str = "failed", limit: float | None = None) -> Failure:
-    """Return an exception as a fact."""
+    """Return an exception as a fact; one that stands for a recorded failure as that very failure."""
+    recorded: Failure | None = getattr(error, RECORDED, None)
+    if recorded is not None and code == "failed":
+        return recorded
     lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__[:-2])
     try:
         text = str(error)

@@ -15,21 +15,23 @@ import anyio
 import anyio.lowlevel
 from pydantic import TypeAdapter
 
-from graphflow.errors import InternalError, NodeFailed, UsageError
+from graphflow.errors import InternalError, UsageError
 from graphflow.events import (
     AnswerGiven,
     CancelRequested,
     Event,
     Fact,
+    Failure,
     Record,
     SessionStarted,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
-from graphflow.model.contract import Report
+from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import Json
 from graphflow.model.ids import parse_path, path_text
 from graphflow.model.outcome import NOTHING
+from graphflow.runtime.core import RECORDED
 from graphflow.runtime.failures import at_a_bound
 from graphflow.runtime.result import Question, Result, Spending
 
@@ -201,8 +203,8 @@ class Run(Generic[C]):
         if ended.status == "exhausted" and ended.reason is not None and fold.halted is not None:
             report = at_a_bound(fold.halted.offers, ended.reason)
         return Result(
-            ended.status, ended.reason, output, fold.context, report, self.questions, tuple(fold.troubles),
-            tuple(fold.refusals), self.spent, self.run_id, fold.thread, fold.active,
+            ended.status, ended.reason, output, fold.context, report, self.questions, _in_order(fold.troubles),
+            _in_order(fold.refusals), self.spent, self.run_id, fold.thread, fold.active,
         )  # fmt: skip
 
     @property
@@ -299,9 +301,15 @@ def answer_to(runner: Runner, question: str, value: Any, *, entered: bool = True
 
 def _name_of(raised: BaseException) -> str:
     """Return the name of an error's class, that of the recorded one where the object is gone."""
-    if isinstance(raised, NodeFailed) and not hasattr(raised, "__notes__") and raised.__traceback__ is None:
-        return raised.error_type
+    recorded: Failure | None = getattr(raised, RECORDED, None)
+    if recorded is not None:
+        return recorded.error_type.rpartition(".")[2]
     return type(raised).__qualname__.rpartition(".")[2]
+
+
+def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
+    """Return reasons by their paths, those of one path as they came: timing does not change their order."""
+    return tuple(sorted(reasons, key=lambda reason: reason.path))
 
 
 class _Event(Protocol):

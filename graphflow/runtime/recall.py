@@ -7,17 +7,19 @@ attempt, key) and is not recorded again; what was under way goes on.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from types import CellType, ModuleType
 from typing import Any, TypeGuard
 
 from graphflow.errors import EffectMismatch, NodeFailed
 from graphflow.events import EffectFinished, EffectRequested, Emitted, Fact, Failure, NodeReturned, SleepRequested
+from graphflow.graphs.kinds import errors_in
 from graphflow.model.ids import Path, path_text
 from graphflow.runtime.commands import Command, GoOn, RefuseEffect, StartBody
+from graphflow.runtime.core import RECORDED
 
 
 @dataclass(slots=True)
@@ -170,35 +172,16 @@ def raised_again(failure: Failure, path: str, *functions: Callable[..., Any]) ->
     known: dict[str, type[Exception]] = {
         f"builtins.{name}": found for name, found in vars(builtins).items() if _is_error(found)
     }
-    for fn in functions:
-        known |= {f"{kind.__module__}.{kind.__qualname__}": kind for kind in _errors_named_by(fn)}
-    for name in failure.lineage[:-1] or (failure.error_type,):
-        kind = known.get(name)
-        if kind is not None:
-            made = kind.__new__(kind)
-            made.args = (failure.text,)
-            return made
-    return NodeFailed(path, failure.error_type, failure.text)
-
-
-def _errors_named_by(fn: Callable[..., Any]) -> set[type[Exception]]:
-    """Return the exceptions that a function names, also as an attribute of a module."""
-    plain = getattr(fn, "__func__", fn)
-    code, known = getattr(plain, "__code__", None), getattr(plain, "__globals__", {})
-    if code is None:
-        return set()
-    around = [cell.cell_contents for cell in plain.__closure__ or () if _is_filled(cell)]
-    named = [known[name] for name in code.co_names if name in known]
-    inside = [vars(module).get(name) for module in named if isinstance(module, ModuleType) for name in code.co_names]
-    return {found for found in (*around, *named, *inside) if _is_error(found)}
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        _ = cell.cell_contents
-    except ValueError:  # a name that is bound later
-        return False
-    return True
+    known |= {f"{kind.__module__}.{kind.__qualname__}": kind for kind in errors_in(*functions)}
+    kind = next((known[name] for name in failure.lineage[:-1] or (failure.error_type,) if name in known), None)
+    if kind is None:
+        made: Exception = NodeFailed(path, failure.error_type, failure.text)
+    else:
+        made = kind.__new__(kind)
+        made.args = (failure.text,)
+    with contextlib.suppress(Exception):  # a class may refuse attributes
+        setattr(made, RECORDED, failure)
+    return made
 
 
 def _is_error(found: object) -> TypeGuard[type[Exception]]:

@@ -29,6 +29,7 @@ from graphflow.model.codec import Codec, Kinds
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.runtime.advance import Fold
+from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
 from graphflow.runtime.rows import Rows, same, upgraded
 
@@ -171,8 +172,9 @@ def _note_error(folded: Folded, fact: Fact) -> None:
         if isinstance(fact, NodeReturned):
             folded.errors.pop(fact.path, None)
     elif failure.error_type != "graphflow.errors.BoundHit":
-        name = failure.error_type.rpartition(".")[2]
-        folded.errors[fact.path] = NodeFailed(path_text(fact.path), name, failure.text)
+        error = NodeFailed(path_text(fact.path), failure.error_type.rpartition(".")[2], failure.text)
+        setattr(error, RECORDED, failure)
+        folded.errors[fact.path] = error
 
 
 def _graph_of(folded: Folded, facts: Sequence[Fact]) -> None:
