@@ -339,7 +339,7 @@ def test_a_waiting_run_prints_its_questions(team: Team, capsys: Printed) -> None
 
     printed = capsys.readouterr()
     assert (code, printed.out) == (4, "approve: How many? (int)\n")
-    assert "run it again with --answer ID=VALUE, which starts a new run" in printed.err
+    assert "graphflow resume" in printed.err
 
 
 @pytest.mark.parametrize(

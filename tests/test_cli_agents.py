@@ -246,6 +246,12 @@ Printed = pytest.CaptureFixture[str]
 Target = Callable[[str], str]
 
 
+@pytest.fixture(autouse=True)
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the runs of a test in a place of its own."""
+    monkeypatch.setenv("GRAPHFLOW_DB", str(tmp_path / "runs.db"))
+
+
 @pytest.fixture
 def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     """A file of graphs in the folder one stands in; gives the target of one of them."""
@@ -429,15 +435,17 @@ def test_several_questions_are_asked_one_after_the_other(agents: Target, monkeyp
 
 def test_answers_may_all_stand_on_the_command_line(agents: Target, capsys: Printed) -> None:
     """The ids that a waiting run shows are taken back, as a shell reads the words that it suggests."""
-    main(["run", agents("several"), "q"])
-    hints = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  --answer ")]
-    words = [word.replace("=VALUE", "=yes") for hint in hints for word in shlex.split(hint)]
+    main(["run", agents("several"), "q", "--run-id", "one"])
+    hint = re.search(r"  graphflow ((?:.*\\\n)*.*)", capsys.readouterr().err)
+    assert hint is not None
+    resume, run, *words = shlex.split(hint[1].replace("\\\n", ""))
+    words = [word.replace("=VALUE", "=yes") for word in words]
     words = [word.replace("0.1?0.0=yes", "0.1?0.0=bank").replace("?0.1=yes", "?0.1=2") for word in words]
 
     code = main(["run", agents("several"), "q", "--quiet", *words])
 
     printed = capsys.readouterr()
-    assert len(hints) == 4
+    assert (resume, run, len(words)) == ("resume", "one", 8)
     assert (code, printed.err) == (0, "")
     assert '"bank" and 2' in printed.out
 

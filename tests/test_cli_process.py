@@ -63,6 +63,12 @@ PATIENCE: Final = 30.0
 """Seconds after which a process that should have ended is a failure."""
 
 
+@pytest.fixture(autouse=True)
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the runs of a test in a place of its own."""
+    monkeypatch.setenv("GRAPHFLOW_DB", str(tmp_path / "runs.db"))
+
+
 @pytest.fixture
 def graphs(tmp_path: Path) -> Callable[[str], str]:
     """A file of graphs; gives the target of one of them."""

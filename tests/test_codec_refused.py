@@ -298,7 +298,7 @@ def without(value: Any, name: str) -> Any:
         (lambda: with_(Turning(()), items=[]), "'items' comes back as another value"),
         (lambda: with_(Plain(1), more=2), "'more' besides its fields"),
         (lambda: Plain("x"), "number is not valid"),  # type: ignore[arg-type]
-        (lambda: without(Plain(1), "number"), "'number' raised AttributeError"),
+        (lambda: without(Plain(1), "number"), "one of its fields raised AttributeError"),
         (lambda: with_(More(1), hidden=2), "slots that are no fields"),
         (lambda: with_(Report(finding="x"), __dict__={"finding": ""}), "has no value"),
         (lambda: Report.model_construct(finding=" ", action_needed=None, evidence=(), status="done", reason=None),
@@ -313,6 +313,30 @@ def test_what_a_class_would_not_build_again_is_refused_at_once(make: Callable[[]
 
     assert error.where.startswith("['it']")
     assert says in str(error)
+
+
+def test_a_constructor_that_changes_what_it_is_given_is_found() -> None:
+    """The proof builds a value from copies: a constructor that appends to a list changes nothing, and is refused."""
+
+    @dataclass
+    class Log:
+        lines: list[str]
+        first: Any = None
+
+        def __post_init__(self) -> None:
+            self.lines.append("made")
+
+    class Page(BaseModel):
+        log: Any
+
+        def model_post_init(self, _: Any) -> None:
+            self.log["seen"] = len(self.log)
+
+    log, page = Log([]), Page(log={})
+
+    assert "'lines' comes back" in str(refused(log, Log))
+    assert "'log' comes back" in str(refused(page, Page))
+    assert (log.lines, page.log) == (["made"], {"seen": 0})
 
 
 def test_a_private_attribute_that_is_as_at_first_is_no_hindrance() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from graphflow.cli.faults import BAD_USE, FAILED, explained
+from graphflow.cli.faults import BAD_USE, FAILED, INTERRUPTED, explained
 from graphflow.cli.printing import Screen, version_text
 from graphflow.errors import MissingExtra
 
@@ -67,6 +67,8 @@ def _dispatched(screen: Screen, words: list[str]) -> int:
             task = command.main(words or ["--help"], prog_name="graphflow", standalone_mode=False)
     except Exception as error:  # noqa: BLE001 - what is not about the words is raised again
         return _misused(screen, error)
+    if task == INTERRUPTED:  # the library makes a number of it
+        raise KeyboardInterrupt
     if not callable(task):
         screen.out.write(printed.getvalue())
         return 0 if words else BAD_USE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Generator, Sequence
@@ -19,6 +20,9 @@ from graphflow.visualize.text import visible
 
 DEFAULT: Final = ".graphflow/runs.db"
 """The database of a folder."""
+
+VARIABLE: Final = "GRAPHFLOW_DB"
+"""The environment variable that names another database."""
 
 LAST: Final = "last"
 """Stands for the run that was begun last."""
@@ -84,7 +88,8 @@ def opened(options: StoreOptions) -> Generator[Store]:
         server = PostgresJournal(db)
         with contextlib.closing(server):
             # An address may hold a password, so it is not written down again.
-            yield Store(server, repr(server).strip("<>"), "--db ...", Targets(Path(DEFAULT).with_name("targets.json")))
+            option = "" if db == os.environ.get(VARIABLE) else "--db ..."
+            yield Store(server, repr(server).strip("<>"), option, Targets(Path(DEFAULT).with_name("targets.json")))
         return
     if db == ":memory:":
         raise BadUse("--db :memory: would keep nothing: say --no-store, or name a file.")
@@ -92,7 +97,7 @@ def opened(options: StoreOptions) -> Generator[Store]:
     with contextlib.suppress(OSError, ValueError):
         if path.is_dir():
             raise BadUse(f"--db {db}: that is a folder; name a file in it.")
-    option = "" if db == DEFAULT else f"--db {shlex.quote(db)}"
+    option = "" if db in {DEFAULT, os.environ.get(VARIABLE)} else f"--db {shlex.quote(db)}"
     with contextlib.closing(SqliteJournal(db, fsync=options.fsync)) as journal:
         yield Store(journal, visible(db), option, Targets(_beside(path)))
 

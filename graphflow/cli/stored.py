@@ -76,6 +76,8 @@ class PlainCodec(Codec):
         if tag in _TABLES:
             return FrozenDict(self._items(table, depth))
         fields = {name: item for name, item in table.items() if not name.startswith("$")}
+        if fields.keys() == {"is"}:  # the member of an enum
+            return self._read(fields["is"], depth)
         more = table.get("$extra")
         fields |= cast("dict[str, Any]", more) if isinstance(more, dict) else {}
         return FrozenDict({name: self._read(item, depth) for name, item in fields.items()})

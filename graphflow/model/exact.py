@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import struct
 from collections.abc import Callable, Mapping
 from datetime import datetime, time, timezone
@@ -12,12 +13,15 @@ from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
-from graphflow.model.frozen import FrozenDict
+from graphflow.model.frozen import FrozenDict, mutable_part
 from graphflow.model.outcome import Update
 
 DEEPEST: Final = 100
 """How many values may stand inside each other: each level takes stack, and JSON readers have a limit of their own."""
 
+
+table_of: Final = cast("Callable[[Any], dict[Any, Any]]", operator.attrgetter("_items"))
+"""The items of a `FrozenDict`, not copied: a `Mapping` is walked much more slowly. Nobody may change them."""
 
 class_of: Final = cast("Callable[[Any], type[Any]]", type)
 """The exact class of a value, whatever the value says of itself."""
@@ -103,6 +107,41 @@ def key_step(key: object) -> str:
 
 
 _WIDEST: Final = 80
+
+
+# --- what can be changed ---------------------------------------------------------------------------------------------
+
+ATOMS: Final[frozenset[type[Any]]] = frozenset({str, int, float, bool, bytes, type(None), Decimal, datetime, Fraction})
+"""Classes of values that hold nothing."""
+
+_FIXED: dict[type[Any], bool] = dict.fromkeys(ATOMS, True)
+
+
+def changeable(value: Any) -> bool:
+    """Tell whether something in a value could be changed, as a constructor may do that is given it.
+
+    >>> changeable(("a", 1)), changeable(("a", [1]))
+    (False, True)
+    """
+    kind = class_of(value)
+    fixed = _FIXED.get(kind)
+    if fixed is None:
+        fixed = _FIXED[kind] = _holds_nothing(kind)
+    if fixed:
+        return False
+    if kind is FrozenDict:
+        return any(changeable(item) for pair in table_of(value).items() for item in pair)
+    if tuple in kind.__mro__ or kind is frozenset:
+        return any(map(changeable, value))
+    return True
+
+
+def _holds_nothing(kind: type[Any]) -> bool:
+    """Tell whether no value of a class can be changed, by its declared types alone."""
+    try:
+        return kind not in (tuple, frozenset, FrozenDict) and mutable_part(kind) is None
+    except Exception:  # noqa: BLE001 - annotations that cannot be resolved prove nothing
+        return False
 
 
 # --- sameness --------------------------------------------------------------------------------------------------------
@@ -210,6 +249,6 @@ _TESTS: Final[dict[type[Any], Callable[[Any, Any], bool]]] = {
     **dict.fromkeys((tuple, list), _items),
     dict: _table,
     **dict.fromkeys((set, frozenset), _members),
-    FrozenDict: lambda one, other: _table(dict(one), dict(other)),
+    FrozenDict: lambda one, other: _table(table_of(one), table_of(other)),
     Update: lambda one, other: _table(one.fields, other.fields),
 }

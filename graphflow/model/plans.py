@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
@@ -71,26 +72,32 @@ class Plan:
         """
         raise NotImplementedError
 
-    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+    def build(self, parts: Parts, given: frozenset[str] = NONE, like: Parts | None = None) -> Any:
         """Return a value with exactly these parts.
 
         Args:
             parts: the values of the fields.
             given: those that are secrets which a person gave, and may be converted.
+            like: what the fields must have then, if not the parts: they may be copies.
 
         Raises:
             Misfit: if there is none.
         """
         raise NotImplementedError
 
-    def prove(self, value: Any, parts: Parts) -> None:
+    def prove(self, value: Any, parts: Parts, copied: Parts) -> None:
         """Prove that a value can be built again from its parts.
+
+        Args:
+            value: the value.
+            parts: the values of its fields.
+            copied: the same, with copies of what could be changed while it is built again.
 
         Raises:
             Refused: if it cannot.
         """
         try:
-            self.same_besides(self.build(parts), value)
+            self.same_besides(self.build(copied, like=parts), value)
         except Misfit as error:
             raise Refused(self.kind, str(error)) from error.why
         except Exception as error:
@@ -143,7 +150,12 @@ class ModelPlan(Plan):
         }
 
     def build_model(
-        self, held: Parts, chosen: set[str] | None, extra: Parts | None, given: frozenset[str] = NONE
+        self,
+        held: Parts,
+        chosen: set[str] | None,
+        extra: Parts | None,
+        given: frozenset[str] = NONE,
+        like: Parts | None = None,
     ) -> Any:
         """Return a model with exactly these values.
 
@@ -152,6 +164,7 @@ class ModelPlan(Plan):
             chosen: the names that count as set; None for all of them.
             extra: values that are no fields; None where the class allows none.
             given: the fields that are secrets which a person gave, and may be converted.
+            like: what the fields must have then, if not what is held: that may be copies.
 
         Raises:
             Misfit: if there is none.
@@ -159,7 +172,7 @@ class ModelPlan(Plan):
         values: Any = held.copy()
         if chosen is not None:
             for name, default in self._defaults.items():
-                if name not in chosen and same(values[name], default):
+                if name not in chosen and (values[name] is default or same(values[name], default)):
                     del values[name]  # a default need not be valid, and is not validated
         if extra:
             values.update(extra)
@@ -176,7 +189,7 @@ class ModelPlan(Plan):
         if len(found) != len(held):
             msg = "its validators give it more than its fields"
             raise Misfit(msg)
-        for name, value in held.items():
+        for name, value in (like or held).items():
             if found[name] is not value and name not in given and not same(found[name], value):
                 msg = f"its field {name!r} comes back as another value: a validator changes it, or it was never valid"
                 raise Misfit(msg)
@@ -187,14 +200,19 @@ class ModelPlan(Plan):
             object.__setattr__(made, "__pydantic_fields_set__", chosen)
         return made
 
-    def prove_model(self, value: Any, held: Parts, chosen: set[str] | None, extra: Parts | None) -> None:
+    def prove_model(self, value: Any, copied: Parts, chosen: set[str] | None) -> None:
         """Prove that a model can be built again.
+
+        Args:
+            value: the model.
+            copied: the values of its fields, with copies of what could be changed while it is built again.
+            chosen: the names that count as set; None for all of them.
 
         Raises:
             Refused: if it cannot.
         """
         try:
-            made = self.build_model(held, chosen, extra)
+            made = self.build_model(copied, chosen, value.__pydantic_extra__, like=value.__dict__)
             different = self._private and not same(made.__pydantic_private__, value.__pydantic_private__)
         except Misfit as error:
             raise Refused(self.kind, str(error)) from error.why
@@ -207,13 +225,14 @@ class ModelPlan(Plan):
 class DataPlan(Plan):
     """How dataclasses are taken apart and built again: by their constructor."""
 
-    __slots__ = ("_build", "_check", "_more")
+    __slots__ = ("_build", "_check", "_get", "_more")
 
     def __init__(self, kind: type[Any]) -> None:
         """Look at the fields."""
         fields = dataclasses.fields(kind)
         super().__init__(kind, tuple(field.name for field in fields))
         self._check = checker(self)
+        self._get = _getter(self.names)
         self._build = _OWN.get(kind) or self._constructor(tuple(field.name for field in fields if field.init))
         slots = (vars(base).get("__slots__", ()) for base in kind.__mro__)
         flat = [name for found in slots for name in ((found,) if isinstance(found, str) else found)]
@@ -221,19 +240,16 @@ class DataPlan(Plan):
 
     def parts(self, value: Any) -> Parts:
         """Return the values of the fields, and refuse attributes besides them."""
-        found: Parts = {}
-        name = ""
         try:
-            for name in self.names:
-                found[name] = getattr(value, name)
+            found = dict(zip(self.names, self._get(value), strict=True))
             held = getattr(value, "__dict__", None)
         except Exception as error:
-            raise Refused(self.kind, f"its field {name!r} raised {type(error).__name__}") from error
+            raise Refused(self.kind, f"one of its fields raised {type(error).__name__}") from error
         if held:
             only(self.kind, held, self.names)
         return found
 
-    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+    def build(self, parts: Parts, given: frozenset[str] = NONE, like: Parts | None = None) -> Any:
         """Return what the constructor makes of them, if it has the same fields."""
         checked = self._check(parts, given)
         try:
@@ -243,9 +259,9 @@ class DataPlan(Plan):
         if type(made) is not self.kind:
             msg = "its constructor makes something else of it"
             raise Misfit(msg)
-        for name, value in checked.items():
-            found = getattr(made, name)
-            if found is not value and not same(found, value):
+        wanted = like or checked
+        for name, found in zip(self.names, self._get(made), strict=True):
+            if found is not wanted[name] and not same(found, wanted[name]):
                 msg = f"its field {name!r} comes back as another value from its constructor"
                 raise Misfit(msg)
         return made
@@ -259,6 +275,8 @@ class DataPlan(Plan):
     def _constructor(self, taken: tuple[str, ...]) -> Callable[[Parts], Any]:
         kind: Any = self.kind
         if "__pydantic_validator__" not in vars(kind):
+            if taken == self.names:
+                return lambda parts: kind(**parts)
             return lambda parts: kind(**{name: parts[name] for name in taken})
         rebuild_dataclass(kind)  # it is a dataclass of pydantic
         _refuse_imports(kind, kind.__pydantic_core_schema__)
@@ -285,9 +303,9 @@ class TuplePlan(Plan):
             raise Refused(self.kind, "it holds more than its fields, or less")
         return dict(zip(self.names, items, strict=True))
 
-    def build(self, parts: Parts, given: frozenset[str] = NONE) -> Any:
+    def build(self, parts: Parts, given: frozenset[str] = NONE, like: Parts | None = None) -> Any:
         """Return a tuple of them."""
-        return _new_tuple(self.kind, self._check(parts, given).values())
+        return _new_tuple(self.kind, (like or self._check(parts, given)).values())
 
 
 _items: Final[Callable[[Any], Any]] = cast("Any", tuple).__iter__
@@ -362,6 +380,13 @@ def plan_of(kind: type[Any]) -> Plan:
         raise
     except Exception as error:
         raise Refused(kind, f"its class cannot be read ({type(error).__name__}: {str(error)[:200]})") from error
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what gets all fields at once."""
+    if len(names) > 1:
+        return operator.attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def only(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:

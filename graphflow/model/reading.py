@@ -48,7 +48,7 @@ class Reading:
         if data is None or kind is bool:
             return data
         if kind is int or kind is float:
-            if WRITERS[kind](data) is not data:
+            if not -_FAR < data < _FAR and WRITERS[kind](data) is not data:  # so is NaN, which is not less
                 msg = "a number that is not written so"
                 raise Unreadable(msg)
             return data
@@ -109,7 +109,7 @@ class Reading:
         key = ""
         try:
             for key, item in items:
-                if not is_text(key) or (key[:1] == "$" and not dollar):
+                if not (key.isascii() or is_text(key)) or (not dollar and key[:1] == "$"):
                     msg = f"{short(key)} is no key"
                     raise Unreadable(msg)
                 made[key] = self.read(item, depth + 1)
@@ -314,6 +314,7 @@ def _hashed(make: Callable[[], T], count: int) -> T:
     return made
 
 
+_FAR: Final = 1 << 64
 _Read = Callable[[Reading, Any, int], Any]
 
 _READ: Final[dict[str, dict[str, _Read]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import functools
 import ipaddress
 import math
@@ -14,7 +13,7 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -218,10 +217,7 @@ def read_text(data: Any) -> str:
 
 
 def _read_b64(text: Any) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError from error
+    return base64.b64decode(text, validate=True)
 
 
 def _number(data: Any) -> int:
@@ -268,13 +264,6 @@ def _read_complex(data: Data) -> complex:
 
 def _read_fraction(data: Data) -> Fraction:
     return Fraction(*_numbers(data["of"], 2))
-
-
-def _read_decimal(data: Data) -> Decimal:
-    try:
-        return Decimal(_text(data["is"]))
-    except InvalidOperation as error:
-        raise ValueError from error
 
 
 def _read_moment(data: Data) -> Any:
@@ -344,7 +333,7 @@ READERS: Final[dict[str, tuple[frozenset[str], Callable[[Data], Any]]]] = {
     "float": (_IS, _read_special),
     "complex": (_OF, _read_complex),
     "bytes": (_B64, lambda data: _read_b64(data["b64"])),
-    "Decimal": (_IS, _read_decimal),
+    "Decimal": (_IS, lambda data: Decimal(_text(data["is"]))),
     "Fraction": (_OF, _read_fraction),
     "datetime": (_IS, _read_moment),
     "time": (_IS, _read_moment),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphflow.model.exact import DEEPEST, Refused, class_of, key_step, same
+from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, class_of, key_step, same, table_of
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
 from graphflow.model.plans import EnumPlan, ModelPlan, Plan, refuse_shape, storable
 from graphflow.model.reading import Reading
 from graphflow.model.scalars import WRITERS, is_text
-from graphflow.model.secrets import SECRET_TYPES
+from graphflow.model.secrets import SECRET_TYPES, MissingSecrets
 from graphflow.model.typevalues import FORMS, read_type, write_type
 
 Data = dict[str, Any]
@@ -46,7 +47,10 @@ class Writing:
             Refused: if it cannot be stored.
         """
         kind = class_of(value)
-        if kind is str and value.isascii():
+        if kind is str:
+            if value.isascii():
+                return value
+        elif value is None or kind is bool or (kind is int and -_FAR < value < _FAR):
             return value
         how = self._how.get(kind)
         if how is None:
@@ -71,6 +75,23 @@ class Writing:
         kind = class_of(value)
         return {**data, "kind": kind.__name__} if SECRET_TYPES.get(kind.__name__) is kind else data
 
+    def copied(self, parts: Data, data: Data, depth: int) -> Data:
+        """Return the parts of a value, with copies of those that a constructor or a validator could change.
+
+        A copy is read from what was written.
+        """
+        made: Data | None = None
+        for name, part in parts.items():
+            if type(part) in ATOMS or not changeable(part):
+                continue
+            if made is None:
+                made = parts.copy()
+            with contextlib.suppress(MissingSecrets):  # one that holds a secret cannot be read here
+                made[name] = Reading(self.kinds, {}).read(data[name], depth)
+        return made or parts
+
+
+_FAR: Final = 1 << 64
 
 How = Callable[[Writing, Any, int, "str | None"], Any]
 
@@ -167,7 +188,7 @@ def _write_table(writing: Writing, value: dict[Any, Any], depth: int, *, dollar:
     key: Any = None
     try:
         for key, item in value.items():
-            if type(key) is not str or not (key.isascii() or is_text(key)) or (key[:1] == "$" and not dollar):
+            if type(key) is not str or not (key.isascii() or is_text(key)) or (not dollar and key[:1] == "$"):
                 return None
             made[key] = writing.write(item, depth + 1, key)
     except Refused as refused:
@@ -201,7 +222,7 @@ def _write_dict(writing: Writing, value: dict[Any, Any], depth: int, _: str | No
 
 
 def _write_frozen(writing: Writing, value: FrozenDict[Any, Any], depth: int, _: str | None) -> Data:
-    items = dict(value)
+    items = table_of(value)
     made = _write_table(writing, items, depth, dollar=False)
     return made if made is not None else {"$": "FrozenDict", "pairs": _write_pairs(writing, items, depth)}
 
@@ -261,10 +282,10 @@ def _writes_model(plan: ModelPlan, tag: str) -> How:
         if extra:
             data["$extra"] = _write_extra(writing, value, depth, every)
         if chosen == every:
-            plan.prove_model(value, held, None, extra)
+            plan.prove_model(value, writing.copied(held, data, depth + 1), None)
         else:
             _write_chosen(data, chosen, [*names, *(extra or ())], kind)
-            plan.prove_model(value, held, chosen, extra)
+            plan.prove_model(value, writing.copied(held, data, depth + 1), chosen)
         return data
 
     return write
@@ -311,7 +332,7 @@ def _writes_fields(plan: Plan, tag: str) -> How:
         except Refused as refused:
             refused.step(f".{field}", value)
             raise
-        plan.prove(value, parts)
+        plan.prove(value, parts, writing.copied(parts, data, depth + 1))
         return data
 
     return write
@@ -328,10 +349,6 @@ def _plain(write: Callable[[Any], Any]) -> How:
     return lambda _w, value, _d, _n: write(value)
 
 
-def _as_it_is(_w: Writing, value: Any, _d: int, _n: str | None) -> Any:
-    return value
-
-
 def _hides(writing: Writing, value: Any, _: int, name: str | None) -> Data:
     return writing.hide(value, name)
 
@@ -342,7 +359,6 @@ def _write_nothing(_w: Writing, _v: Any, _d: int, _n: str | None) -> Data:
 
 HOW: Final[dict[type[Any], How]] = {
     **{kind: _plain(write) for kind, write in WRITERS.items()},
-    **dict.fromkeys((type(None), bool), _as_it_is),
     **dict.fromkeys(SECRET_TYPES.values(), _hides),
     tuple: _write_items,
     list: _write_list,

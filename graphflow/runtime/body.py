@@ -38,8 +38,8 @@ class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
     __slots__ = (
-        "_answers", "_asking", "_flying", "_runner", "_uses", "_waits", "awake", "blocked", "cancelled", "command",
-        "count", "ended", "memory", "path", "scope", "thread",
+        "_answers", "_asking", "_count", "_flying", "_runner", "_sleeps", "_uses", "_waits", "awake", "blocked",
+        "cancelled", "command", "ended", "memory", "path", "scope", "thread",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
@@ -50,7 +50,8 @@ class Body:
         self.scope = scope
         self.cancelled = False
         self.ended = False
-        self.count = 0
+        self._count = 0  # of its effects without a key
+        self._sleeps = 0
         self.blocked = 0.0
         self.thread = False
         self.awake = True
@@ -183,8 +184,8 @@ class Body:
         A key that is in flight stays as it is, for the fold to refuse.
         """
         if key is None:
-            self.count += 1
-            return str(self.count - 1)
+            self._count += 1
+            return str(self._count - 1)
         if key in self._flying:
             return key
         uses = self._uses[key] = self._uses.get(key, 0) + 1
@@ -241,8 +242,8 @@ class Body:
             await self._refused()
         inside = self._inside()
         if inside is None:
-            key = f"sleep {self.count}"
-            self.count += 1
+            key = f"sleep {self._sleeps}"  # apart from effects: which of two that run side by side is first is timing
+            self._sleeps += 1
         else:  # counted in its effect, which is not done again once it is recorded
             key = f"sleep {inside.key}/{inside.sleeps}"
             inside.sleeps += 1
