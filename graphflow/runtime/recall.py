@@ -6,6 +6,7 @@ attempt, key) and is not recorded again; what was under way goes on.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import hashlib
@@ -178,10 +179,18 @@ def raised_again(failure: Failure, path: str, *functions: Callable[..., Any]) ->
         made: Exception = NodeFailed(path, failure.error_type, failure.text)
     else:
         made = kind.__new__(kind)
-        made.args = (failure.text,)
+        made.args = (_key_of(failure.text) if issubclass(kind, KeyError) else failure.text,)
     with contextlib.suppress(Exception):  # a class may refuse attributes
         setattr(made, RECORDED, failure)
     return made
+
+
+def _key_of(text: str) -> object:
+    """Return the key that a KeyError spoke of: its text is that of the key as Python writes it."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _is_error(found: object) -> TypeGuard[type[Exception]]:
