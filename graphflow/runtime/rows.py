@@ -30,6 +30,7 @@ from graphflow.events import (
     Record,
     Row,
     RunStarted,
+    SessionStarted,
     kind_of,
 )
 from graphflow.graphs.kinds import kinds_in
@@ -183,6 +184,26 @@ class Rows:
         """
         return cast("Fact", self._read(run, row, _data(run, row, row.fact), _FACTS))
 
+    @staticmethod
+    def said_of_graph(run: str, row: Row) -> tuple[str, Any] | None:
+        """Return what a fact that begins a session says of its graph, without reading its values.
+
+        Returns:
+            The fingerprint and the parts, None for parts that are not said; None for any other fact.
+
+        Raises:
+            JournalDamaged: if the row holds no fact.
+        """
+        if not row.fact.startswith(_BEGINNINGS):
+            return None
+        name, *values = _data(run, row, row.fact)
+        plan = _FACTS.get(name)
+        said: dict[str, Any] = {} if plan is None else dict(zip(plan.names, values, strict=False))
+        found, parts = said.get("fingerprint"), said.get("parts")
+        if not isinstance(found, str) or not (parts is None or isinstance(parts, dict)):
+            raise JournalDamaged(run, row.seq, "it does not say of which graph it is.")
+        return found, parts
+
     def record(self, run: str, row: Row) -> Record:
         """Return a row as a record.
 
@@ -304,7 +325,7 @@ def _data(run: str, row: Row, text: str) -> list[Any]:
     try:
         try:
             found: Any = pydantic_core.from_json(text, allow_inf_nan=False)
-        except ValueError:
+        except (ValueError, TypeError):
             found = json.loads(text)  # slower, and reads text that is no Unicode
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(run, row.seq, f"it is no JSON ({_short(str(error))}).") from error
@@ -336,5 +357,6 @@ def _short(text: str) -> str:
 
 
 PLANS: Final[dict[type[Any], Plan]] = {kind: _plan(kind) for kind in (*Fact.__args__, *Decision.__args__)}
+_BEGINNINGS: Final = tuple(f'["{PLANS[kind].name}"' for kind in (RunStarted, SessionStarted))
 _FACTS: Final = {PLANS[kind].name: PLANS[kind] for kind in Fact.__args__}
 _DECISIONS: Final = {PLANS[kind].name: PLANS[kind] for kind in Decision.__args__}
