@@ -202,7 +202,7 @@ class Rows:
         found, parts = said.get("fingerprint"), said.get("parts")
         if not isinstance(found, str) or not (parts is None or isinstance(parts, dict)):
             raise JournalDamaged(run, row.seq, "it does not say of which graph it is.")
-        return found, parts
+        return found, cast("Any", parts)
 
     def record(self, run: str, row: Row) -> Record:
         """Return a row as a record.

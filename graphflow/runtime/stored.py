@@ -27,11 +27,10 @@ from graphflow.graphs.kinds import kinds_of
 from graphflow.model.codec import Codec, Kinds
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
-from graphflow.nodes.client import ModelReply
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
-from graphflow.runtime.rows import Rows, same, upgraded
+from graphflow.runtime.rows import Rows, Unread, same, upgraded
 
 Changed = Literal["refuse", "compatible"]
 
@@ -170,10 +169,8 @@ def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
     visit = fold.visits.get(fact.path)
     if visit is None or visit.talk is None or fact.failure is not None:
         return
-    kind = ModelReply if fact.key == "model" else str
-    if not isinstance(fact.result, kind):
-        what = f"the result of {fact.key!r} is a {type(fact.result).__name__}, not a {kind.__name__}."
-        raise JournalDamaged(run, row.seq, what)
+    if isinstance(fact.result, Unread) or (fact.key != "model" and not isinstance(fact.result, str)):
+        raise JournalDamaged(run, row.seq, f"the result of {fact.key!r} is not what a model or a tool gives.")
 
 
 def _note_error(folded: Folded, fact: Fact) -> None:
