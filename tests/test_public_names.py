@@ -19,7 +19,7 @@ PUBLIC = {
 
 TESTING = {
     "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
-    "journal_checks", "records_of",
+    "journal_checks", "read_journal", "records_of", "replayed",
 }  # fmt: skip
 
 def names(module: object) -> set[str]:

@@ -41,8 +41,6 @@ from graphflow.runtime.core import failure_of
 MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {}
 """For each older format, what makes a fact and its decisions, as plain data, those of the next one."""
 
-_FIRST: Final = kind_of(RunStarted)
-
 
 class Plan(NamedTuple):
     """How a kind of fact or decision is written.
@@ -81,7 +79,7 @@ _EXACT: Final = frozenset({int, str, bool})
 def _plan(kind: type[Any]) -> Plan:
     found = [item for item in fields(kind) if item.name != "path"]
     names = tuple(item.name for item in found)
-    name = kind_of(cast("Hashable", kind)) + (f"/{FORMAT}" if kind is RunStarted else "")
+    name = kind_of(cast("Hashable", kind)) + (f"/{FORMAT}" if kind in (RunStarted, SessionStarted) else "")
     hints = typing.get_type_hints(kind)
     types = tuple(hints[name] for name in names)
     defaults = tuple(item.default for item in found)
@@ -194,7 +192,7 @@ class Rows:
         Raises:
             JournalDamaged: if the row holds no fact.
         """
-        if not row.fact.startswith(_BEGINNINGS):
+        if not row.fact.startswith(_SESSIONS):
             return None
         name, *values = _data(run, row, row.fact)
         plan = _FACTS.get(name)
@@ -216,10 +214,10 @@ class Rows:
 
     def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Body:
         name: Any = None
+        path: Path | None = None
         try:
             name, *values = data
             plan = kinds[name]
-            path: Path | None = None
             if plan.has_path:
                 path = _exactly(parse_path(values[0]), values.pop(0))
             if not plan.required <= len(values) <= len(plan.names):
@@ -233,7 +231,8 @@ class Rows:
         except MissingSecrets:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-            what = f"it is no {name!r}" if isinstance(error, KeyError) else str(error)
+            where = f" of {path_text(path)!r}" if path else ""
+            what = f"there is no {name!r}" if isinstance(error, KeyError) else f"in the {name}{where}: {error}"
             raise JournalDamaged(run, row.seq, _short(what)) from error
 
     def _result(self, data: Any) -> Any:
@@ -284,41 +283,43 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def upgraded(run: str, rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of a run in the present format.
+    """Return the rows of a run in the present format; each session of it says in which it has written.
 
     Raises:
-        JournalDamaged: if the first is not the start of a run, or is of a format that is not known.
+        JournalDamaged: if the first is not the start of a run, or a format is not known.
     """
-    if not rows:
-        return rows
-    version = format_of(run, rows[0])
-    while version != FORMAT:
-        migrate = MIGRATIONS.get(version)
-        if migrate is None:
-            what = f"it is of format {version}, and this version of graphflow reads formats up to {FORMAT}."
-            raise JournalDamaged(run, None, what)
-        version += 1
-        rows = [_migrated(run, row, migrate) for row in rows]
-    return rows
+    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(_SESSIONS[0])):
+        raise JournalDamaged(run, rows[0].seq, "it does not begin with the start of a run.")
+    made: list[Row] = []
+    version = FORMAT
+    for row in rows:
+        if row.fact.startswith(_SESSIONS):
+            version = _format_of(run, row)
+        made.append(row if version == FORMAT else _migrated(run, row, version))
+    return made
 
 
-def _migrated(run: str, row: Row, migrate: Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]) -> Row:
-    fact, decisions = migrate(_data(run, row, row.fact), _data(run, row, row.decisions))
+def _migrated(run: str, row: Row, version: int) -> Row:
+    fact, decisions = _data(run, row, row.fact), _data(run, row, row.decisions)
+    for older in range(version, FORMAT):
+        fact, decisions = MIGRATIONS[older](fact, decisions)
     return Row(row.seq, row.at, _text(fact), _text(decisions))
 
 
-def format_of(run: str, first: Row) -> int:
-    """Return the format of a run's rows.
+def _format_of(run: str, row: Row) -> int:
+    name = str(_data(run, row, row.fact)[0])
+    _, _, version = name.partition("/")
+    if not version.isdecimal() or len(version) > 6:  # noqa: PLR2004 - enough for any
+        raise JournalDamaged(run, row.seq, f"it begins with {_short(name)!r}, which says no format.")
+    found = int(version)
+    if found > FORMAT or any(older not in MIGRATIONS for older in range(found, FORMAT)):
+        what = f"it is of format {found}, and this version of graphflow reads formats up to {FORMAT}."
+        raise JournalDamaged(run, row.seq, what)
+    return found
 
-    Raises:
-        JournalDamaged: if the row does not start a run.
-    """
-    data = _data(run, first, first.fact)
-    name = data[0] if data and isinstance(data[0], str) else ""
-    kind, _, version = name.partition("/")
-    if kind != _FIRST or not version.isdecimal() or len(version) > 6 or first.seq != 0:  # noqa: PLR2004 - enough for any
-        raise JournalDamaged(run, first.seq, f"it begins with {_short(name)!r}, not with the start of a run.")
-    return int(version)
+
+_SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
+"""How the rows begin that say in which format what follows them is written."""
 
 
 def _data(run: str, row: Row, text: str) -> list[Any]:
@@ -357,6 +358,5 @@ def _short(text: str) -> str:
 
 
 PLANS: Final[dict[type[Any], Plan]] = {kind: _plan(kind) for kind in (*Fact.__args__, *Decision.__args__)}
-_BEGINNINGS: Final = tuple(f'["{PLANS[kind].name}"' for kind in (RunStarted, SessionStarted))
 _FACTS: Final = {PLANS[kind].name: PLANS[kind] for kind in Fact.__args__}
 _DECISIONS: Final = {PLANS[kind].name: PLANS[kind] for kind in Decision.__args__}

@@ -181,7 +181,7 @@ def _note_error(folded: Folded, fact: Fact) -> None:
     if failure is None:
         if isinstance(fact, NodeReturned):
             folded.errors.pop(fact.path, None)
-    elif failure.error_type != "graphflow.errors.BoundHit":
+    elif failure.error_type != "graphflow.errors.BoundHit" and failure.code == "failed":
         error = NodeFailed(path_text(fact.path), failure.error_type.rpartition(".")[2], failure.text)
         setattr(error, RECORDED, failure)
         folded.errors[fact.path] = error
