@@ -24,7 +24,7 @@ GraphflowError
 ├── BoundHit                   raised inside a node's body when an effect is refused
 ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
 ├── NodeFailed                 a recorded failure, when the exception object is gone
-├── JournalError               a stored run cannot be written, read or gone on with; nothing in it was changed
+├── JournalError               a stored run cannot be written, read or gone on with; what was stored is as it was
 │   ├── RunLocked              somebody else is at work on the run
 │   ├── RunExists              a new run was given the id of a stored one
 │   ├── UnknownRun             no run of that id is stored
@@ -288,7 +288,7 @@ class NodeFailed(GraphflowError):
 
 
 class JournalError(GraphflowError):
-    """A stored run cannot be written, read or gone on with. What is stored has not been changed."""
+    """A stored run cannot be written, read or gone on with. What was stored of it is as it was."""
 
 
 class RunLocked(JournalError):
@@ -337,7 +337,9 @@ class UnknownRun(JournalError):
         self.run = run
         near = difflib.get_close_matches(run, list(known), n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"no run {run!r} is stored in this journal.{hint}")
+        super().__init__(
+            f"no run {run!r} is stored in this journal.{hint or ' `await journal.runs()` tells which are.'}"
+        )
 
 
 class GraphChanged(JournalError):
@@ -413,7 +415,10 @@ class JournalDamaged(JournalError):
         """Say where, and what is wrong."""
         self.run, self.seq = run, seq
         where = "" if seq is None else f", record {seq}"
-        super().__init__(f"the stored run {run!r}{where} cannot be read: {what}")
+        super().__init__(
+            f"the stored run {run!r}{where} cannot be read: {what} Nothing was changed; what stands before that record "
+            f"can be read, and forked from, with the graph that wrote it."
+        )
 
 
 class JournalUnavailable(JournalError):

@@ -48,11 +48,11 @@ from graphflow.cli.board import Board
 from graphflow.cli.calls import AskedCall, Calls
 from graphflow.cli.faults import BadUse, described, explained
 from graphflow.cli.forms import answer_form
+from graphflow.cli.going import recorder
 from graphflow.cli.inputs import as_json, budget_from, context_of
 from graphflow.cli.printing import Screen, Stream, safe
 from graphflow.cli.progress import progress_on
 from graphflow.cli.results import as_text, jsonable, to_json
-from graphflow.cli.running import recorder
 from graphflow.cli.telling import Telling
 from graphflow.errors import InternalError
 from graphflow.events import (

@@ -59,7 +59,7 @@ def command() -> Any:
 def _top(
     *, version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False
 ) -> None:
-    """Teams of agents as a directed graph: run it, check it, prove its bounds, draw it."""
+    """Teams of agents as a directed graph: run it, go on with it, check it, prove its bounds, draw it."""
     if version:
         typer.echo(version_text())
         raise typer.Exit
@@ -134,9 +134,10 @@ def resume(
     quiet: Quiet = False,
     traceback: Traceback = False,
 ) -> Task:
-    """Go on with a stored run: one that waits, stands still at a bound, or was broken off.
+    """Go on with a stored run.
 
-    What is recorded is not done again. A run that has ended is shown, and not changed.
+    It may wait for people, stand still at a bound, or have been broken off. What is recorded is not done again. A run
+    that has ended is shown, and not changed.
     """
     return _again(
         _stored(run, target, max_depth, changed, secrets=secrets, db=db, fsync=fsync), tuple(budget or ()),
@@ -163,9 +164,9 @@ def fork(
     quiet: Quiet = False,
     traceback: Traceback = False,
 ) -> Task:
-    """Begin a run that shares the past of a stored one, and go on with it.
+    """Begin a run that shares the past of a stored one.
 
-    The stored run is not changed. `runs show RUN --events` shows the numbers of its events.
+    It then goes its own way; the stored run is not changed. `runs show RUN --events` shows the numbers of its events.
     """
     from graphflow.cli.resuming import Branch
 
@@ -187,9 +188,9 @@ def replay(
     json: Json = False,
     quiet: Quiet = False,
 ) -> Task:
-    """Show the result of a stored run, worked out again from what is recorded.
+    """Show the result of a stored run again.
 
-    Nothing is called, and nothing is written.
+    It is worked out from what is recorded: nothing is called, and nothing is written.
     """
     from graphflow.cli.resuming import replay_command
 

@@ -150,7 +150,9 @@ def explained(error: BaseException) -> tuple[int, str]:
         case MissingSecrets(names=names):
             given = " ".join(f"--secret {shlex.quote(f'{name}=VARIABLE')}" for name in names)
             return BAD_USE, f"secrets are never stored: give them again, out of the environment: {given}."
-        case BadUse() | DefinitionError() | UsageError() | MissingExtra() | UnknownRun():
+        case UnknownRun():
+            return BAD_USE, text_of(error).replace("`await journal.runs()`", "`graphflow runs list`")
+        case BadUse() | DefinitionError() | UsageError() | MissingExtra():
             return BAD_USE, text_of(error)
         case KeyboardInterrupt():
             return INTERRUPTED, "\n".join(["cancelled.", *notes_of(error)])

@@ -189,11 +189,12 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
     """
     try:
         reader = Rows(PlainCodec())
-        first, last = (reader.record(stored.run, row) for row in upgraded(stored.run, (stored.first, stored.last)))
+        present = upgraded(stored.run, rows or (stored.first, stored.last))
+        first, last = reader.record(stored.run, present[0]), reader.record(stored.run, present[-1])
         began = cast("RunStarted", first.fact)
         session_at, wall = first.at, began.wall
-        for row in rows or ():
-            if row.fact.startswith('["session_started"'):
+        for row in present:
+            if row.fact.startswith('["session_started'):
                 session = reader.record(stored.run, row)
                 session_at, wall = session.at, cast("SessionStarted", session.fact).wall
     except (JournalDamaged, AttributeError):

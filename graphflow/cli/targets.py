@@ -72,7 +72,8 @@ class Targets:
         entry = self._entry(noted.target)
         if noted.max_depth is not None:
             entry["max_depth"] = noted.max_depth
-        self._change(lambda notes: {**notes, run: entry})
+        if self._read().get(run) != entry:
+            self._change(lambda notes: {**notes, run: entry})
 
     def forget(self, runs: Iterable[str]) -> None:
         """Remove the notes of runs.

@@ -120,6 +120,7 @@ class RunStarted:
         after: the run that it continues, if any.
         forked: the run that it was forked from, and the number of the last record that both have.
         parts: the digest of each node and edge of the graph, to tell what has changed; None where nothing is stored.
+        redacted: whether its texts pass a `redact=`.
     """
 
     run: str
@@ -133,6 +134,7 @@ class RunStarted:
     after: Earlier | None = None
     forked: tuple[str, int] | None = None
     parts: FrozenDict[str, str] | None = None
+    redacted: bool = False
 
 
 @record

@@ -14,7 +14,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import mutable_part, mutable_value
-from graphflow.model.secrets import SHOWN, secret_fields
+from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -83,6 +83,10 @@ class Context(BaseModel):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
+        marked = [name for name, info in cls.model_fields.items() if secret in info.metadata]
+        if marked:
+            MARKED.update(marked)
+            cls.model_config["hide_input_in_errors"] = True  # before the class is built, which it is on its first use
         if cls.__pydantic_fields_complete__:
             check_immutable(cls)
 
@@ -97,6 +101,7 @@ def secrets_of(context: type[Context]) -> frozenset[str]:
     found: frozenset[str] | None = context.__dict__.get("__graphflow_secrets__")
     if found is None:
         found = secret_fields(context)
+        MARKED.update(found)
         if context.__pydantic_fields_complete__:
             context.__graphflow_secrets__ = found
     return found

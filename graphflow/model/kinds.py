@@ -52,7 +52,9 @@ class Kinds:
         self._plans: dict[type[Any], Plan] = {}
         self._add(classes, contexts)
 
-    def _add(self, classes: Iterable[type[Any]], contexts: Iterable[type[Context]] | None) -> None:
+    def _add(
+        self, classes: Iterable[type[Any]], contexts: Iterable[type[Context]] | None, *, briefly: bool = True
+    ) -> None:
         """Name more classes, by names that no class has yet: what was written before can still be read."""
         more = {kind for kind in classes if storable(kind)} - self.classes
         short: dict[str, list[type[Any]]] = {}
@@ -61,7 +63,7 @@ class Kinds:
             short.setdefault(kind.__qualname__, []).append(kind)
             full.setdefault(f"{kind.__module__}:{kind.__qualname__}", []).append(kind)
         taken = RESERVED | self._by_name.keys()
-        for names in (full, short):
+        for names in (full, short) if briefly else (full,):
             for name, found in names.items():
                 if len(found) == 1 and name not in taken:
                     self._by_name[name] = found[0]
@@ -86,12 +88,16 @@ class Kinds:
             raise Unreadable(msg)
         return found
 
-    def with_(self, classes: Iterable[type[Any]], contexts: Iterable[type[Context]] = ()) -> Kinds:
+    def with_(
+        self, classes: Iterable[type[Any]], contexts: Iterable[type[Context]] = (), *, briefly: bool = True
+    ) -> Kinds:
         """Return the table with more classes; those that it has keep their names.
 
         Args:
             classes: more of them.
             contexts: more of those whose fields an `Update` speaks of.
+            briefly: whether a class may be called by its qualified name alone. Where it depends on the moment which
+                classes are known, it may not: the name would mean another class at another time.
         """
         more, speaking = frozenset(classes), tuple(contexts)
         if more <= self.classes and not speaking:
@@ -100,7 +106,7 @@ class Kinds:
         made.classes, made.secrets = self.classes, self.secrets
         made._by_name, made._names = dict(self._by_name), dict(self._names)
         made._plans = self._plans  # a plan says nothing of names
-        made._add(more, speaking)
+        made._add(more, speaking, briefly=briefly)
         return made
 
     def plan(self, kind: type[Any]) -> Plan:

@@ -11,6 +11,7 @@ from typing import Any, Final, final
 
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
+from graphflow.model.secrets import MARKED, SHOWN
 
 
 @final
@@ -49,8 +50,9 @@ class Update:
     __hash__ = None  # type: ignore[assignment]  # its values need not be hashable
 
     def __repr__(self) -> str:
-        """Show the fields."""
-        return f"Update({', '.join(f'{name}={value!r}' for name, value in self.fields.items())})"
+        """Show the fields, and of those that are marked as secrets in any context their names alone."""
+        shown = (f"{name}={SHOWN if name in MARKED else repr(value)}" for name, value in self.fields.items())
+        return f"Update({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,9 @@ from graphflow.errors import UsageError
 SHOWN: Final = "**********"
 """What stands in a text instead of a secret."""
 
+MARKED: Final[set[str]] = set()
+"""The names of all fields of contexts that are marked; values by these names are shown nowhere."""
+
 SECRET_TYPES: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in (SecretStr, SecretBytes, Secret)}
 """The classes of pydantic whose values are secrets, by name."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import inspect
 from collections.abc import Awaitable
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import anyio
-import pydantic_core
 
 from graphflow.errors import UsageError
 from graphflow.events import Emitted, Failure
@@ -21,6 +19,7 @@ from graphflow.model.thread import shown
 from graphflow.nodes.function import is_async
 from graphflow.nodes.tools import ToolFailure
 from graphflow.runtime.commands import CallModel, CallTool
+from graphflow.runtime.digests import digest
 
 if TYPE_CHECKING:
     from graphflow.runtime.runner import Runner
@@ -101,8 +100,8 @@ class AgentCall:
         command = self.command
         assert isinstance(command, CallTool)  # noqa: S101 - a model sees no step
         position = command.key.partition(".")[0]
-        given = hashlib.sha256(pydantic_core.to_json(command.arguments, fallback=repr)).hexdigest()[:16]
-        return idempotency_key(self._runner.run_id, (self.path, command.turn, position), command.tool.name, given)
+        where = (self.path, command.turn, position)
+        return idempotency_key(self._runner.run_id, where, command.tool.name, digest(command.arguments))
 
     @property
     def context(self) -> Any:

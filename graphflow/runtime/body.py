@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import functools
-import hashlib
+import re
 import sys
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context as ContextVars
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, UsageError
-from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
+from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
+from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
 from graphflow.nodes.function import is_async
 from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
 from graphflow.runtime.core import failure_of
+from graphflow.runtime.digests import digest
 
 if TYPE_CHECKING:
     from graphflow.runtime.agentcall import AgentCall
@@ -68,6 +69,17 @@ class Body:
         """What remains now."""
         return self._runner.left(self.path)
 
+    def returned(self, outcome: Any, failure: Failure | None, *, cancelled: bool) -> NodeReturned:
+        """End, and return what became of it.
+
+        A body that was entered again and ends well without what is recorded of it is not the one that had asked for it.
+        """
+        self.ended = True
+        unused = None if self.memory is None or failure is not None or cancelled else self.memory.unused()
+        if unused is not None:
+            self._runner.crashed(EffectMismatch(path_text(self.path), unused, "nothing more"))
+        return NodeReturned(self.path, self.command.turn, self.command.attempt, outcome, failure, cancelled)
+
     def cancel(self) -> None:
         """Stop this body as soon as it can be stopped."""
         self.cancelled = True
@@ -93,12 +105,20 @@ class Body:
         try:
             known.check(fact)
         except EffectMismatch as error:
-            self._runner.crashed(error)
-            await anyio.lowlevel.checkpoint()  # where the end of the run is delivered
-            raise
+            await self._give_out(error)
         if known.finished is not None or isinstance(known.answer, GoOn):
             return None
         return known.answer or await self._answer_to(fact.key)
+
+    async def _give_out(self, error: Exception) -> NoReturn:
+        """End the session: what is recorded cannot be given back, and that is no failure of the node.
+
+        Raises:
+            Exception: the error, if the end of the session is not delivered here.
+        """
+        self._runner.crashed(error)
+        await anyio.lowlevel.checkpoint()
+        raise error
 
     async def _answer_to(self, key: str) -> RefuseEffect | None:
         if key not in self._answers:
@@ -151,8 +171,8 @@ class Body:
         usage: Callable[[Any], Budget] | None = None,
     ) -> Any:
         """Do something outside, once, and have it recorded; see `Step.effect`."""
-        if key is not None and (not key or key.isdigit() or key.startswith("sleep ")):
-            msg = f"effect({name!r}, key={key!r}): a key is any text but a number, nothing, or one of a sleep."
+        if key is not None and (not key or key.isdigit() or key.startswith("sleep ") or _NUMBERED.search(key)):
+            msg = f"effect({name!r}, key={key!r}): a key is any text but a number, nothing, one of a sleep, or 'k (2)'."
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()
@@ -163,7 +183,7 @@ class Body:
         if key in self._asking:
             raise EffectKeyRequired(path_text(self.path), name)
         key = self._own_key(key)
-        request = EffectRequested(self.path, command.turn, command.attempt, key, name, _digest(args), cost)
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest(args), cost)
         known = self.memory.asked.pop(key, None) if self.memory is not None else None
         self._asking.add(key)
         try:
@@ -175,7 +195,10 @@ class Body:
         if refused is not None:
             raise BoundHit(refused.bound, limit=refused.limit, wanted=refused.wanted, left=refused.left)
         if known is not None and known.finished is not None:
-            return self._runner.recorded(known.finished, fn, command.node)
+            try:
+                return self._runner.recorded(known.finished, fn, command.node)
+            except JournalDamaged as error:
+                await self._give_out(error)
         return await self._perform(request, fn, args, usage)
 
     def _own_key(self, key: str | None) -> str:
@@ -275,13 +298,8 @@ def takes_key(fn: Callable[..., Any]) -> bool:
     return code is not None and "idempotency_key" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _digest(args: tuple[Any, ...]) -> str:
-    """Return a digest of an effect's arguments; of their types where they have no stable text."""
-    shown = "\x1f".join(repr(arg) if isinstance(arg, _PLAIN) else type(arg).__qualname__ for arg in args)
-    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-_PLAIN = (str, bytes, int, float, bool, type(None))
+_NUMBERED = re.compile(r" \(\d+\)$")
+"""How a key ends that was used before in its turn."""
 
 
 class _Inside:

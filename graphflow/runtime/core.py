@@ -170,7 +170,7 @@ class Core:
         """Cancel the whole run (failures)."""
         raise NotImplementedError
 
-    def call_again(self, visit: Visit, key: str) -> None:
+    def call_again(self, visit: Visit, key: str, *, fresh: bool) -> None:
         """Make a call of an agent once more (wishes)."""
         raise NotImplementedError
 

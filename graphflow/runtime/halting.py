@@ -187,14 +187,21 @@ class Halting(Core):
                 self.commands.append(AskHook(visit.path, visit.state, group_of(visit.token)))
 
     def _enter_again(self, visit: Visit, key: str, *, fresh: bool) -> None:
-        """Start a body, or make an agent's call, once more; `fresh` shows a body what is left now."""
+        """Start a body, or make an agent's call, once more.
+
+        Args:
+            visit: whose it is.
+            key: which call, or the body.
+            fresh: whether its time begins anew, and a body is shown what is left now. After a crash neither is so: the
+                time between two sessions does not count, and all else is as it would have been.
+        """
         node, token = visit.station.node, visit.token
         if key == BODY:
             assert isinstance(node, FunctionNode)  # noqa: S101 - only they have bodies
-            self.time_turn(visit)
             if fresh:
+                self.time_turn(visit)
                 visit.state = self.state(token, visit.inbox, visit.path, visit.turn)
             body = StartBody(visit.path, visit.turn, visit.attempt, node, visit.state, group_of(token))
             self.commands.append(body)
         else:
-            self.call_again(visit, key)
+            self.call_again(visit, key, fresh=fresh)

@@ -95,17 +95,30 @@ class Run(Generic[C]):
         try:
             if self._session is not None and not self._session.is_set():
                 if self._interrupts is not None and self._interrupts.came:
-                    self._runner.crashed(KeyboardInterrupt())  # without a further record: it can be resumed
+                    self.break_off()
                 else:
                     self.cancel("its caller" if error is not None else "leaving the run")
-                with anyio.CancelScope(shield=True):
-                    await self._quiet()
+                await self._over()
         finally:
             if self._interrupts is not None:
                 self._interrupts.leave()
             if self._runner.store is not None:
                 with anyio.CancelScope(shield=True):
                     await self._runner.store.writer.release()
+
+    async def _over(self) -> None:
+        """Wait until no task of the run is left, however often this task is cancelled meanwhile."""
+        from graphflow.runtime.body import cancelled_classes
+
+        cancelled: BaseException | None = None
+        with anyio.CancelScope(shield=True):
+            while self._session is not None and not self._session.is_set():
+                try:
+                    await self._session.wait()
+                except cancelled_classes() as error:  # asyncio's own, which no shield keeps off
+                    cancelled = error
+        if cancelled is not None:
+            raise cancelled
 
     def _begin(self, *facts: Fact) -> None:
         if self._taken_up is not None:
@@ -274,16 +287,34 @@ class Run(Generic[C]):
         elif self._runner.fold.ended is not None and self._runner.fold.ended.status == "waiting":
             self._begin(fact)
 
+    def break_off(self) -> None:
+        """Stop at once, without a further record: a stored run can be resumed from where it stands.
+
+        `result()` raises KeyboardInterrupt then, unless the run has ended before.
+        """
+        self._check_thread("break_off")
+        if self._session is not None and not self._session.is_set():
+            self._runner.crashed(KeyboardInterrupt())
+
     def __repr__(self) -> str:
         """Show graph and id."""
         return f"<Run {self.run_id!r} of {self._graph.name!r}>"
 
 
-def answer_to(runner: Runner, question: str, value: Any, *, entered: bool = True) -> AnswerGiven:
+def answer_to(
+    runner: Runner, question: str, value: Any, *, entered: bool = True, taken_up: bool = False
+) -> AnswerGiven:
     """Return the fact of an answer.
 
+    Args:
+        runner: what runs the run.
+        question: the question's id.
+        value: the answer.
+        entered: whether the run has been entered.
+        taken_up: whether a run that has ended is taken up before the answer comes.
+
     Raises:
-        UsageError: if there is no such question.
+        UsageError: if there is no such question, or the run has ended.
         ValueError: (as pydantic's ValidationError) if the value does not fit.
         NotStorable: if a journal could not give the answer back.
     """
@@ -291,6 +322,13 @@ def answer_to(runner: Runner, question: str, value: Any, *, entered: bool = True
     if asked is None or not entered:
         known = ", ".join(map(repr, sorted(runner.fold.questions))) or "none"
         msg = f"the run {runner.run_id!r} has no open question {question!r}; open are: {known}."
+        raise UsageError(msg)
+    ended = runner.fold.ended
+    if ended is not None and ended.status != "waiting" and not taken_up:
+        msg = (
+            f"the run {runner.run_id!r} has ended as {ended.status}: it takes no answer to {question!r}. One that a "
+            f"bound has stopped takes it together with more budget: resume(..., budget=..., answers=...)."
+        )
         raise UsageError(msg)
     schema: Any = Json if asked.schema is None else asked.schema
     given = TypeAdapter(schema).validate_python(value)

@@ -11,6 +11,9 @@ import threading
 from types import FrameType
 from typing import Any
 
+_watching: set[Interrupts] = set()
+_before: Any = None  # the handler that was there before the first of them watched
+
 
 class Interrupts:
     """Notices the signal of Ctrl-C on its way to whoever handles it."""
@@ -18,26 +21,29 @@ class Interrupts:
     def __init__(self) -> None:
         """Begin without watching."""
         self.came = False
-        self._handler: Any = None
-        self._before: Any = None
 
     def watch(self) -> None:
         """Watch from now on, where a loop has a handler of its own; elsewhere the signal raises KeyboardInterrupt."""
+        global _before  # noqa: PLW0603 - a process has one handler of a signal
         if threading.current_thread() is not threading.main_thread():
             return  # signals are handled in the main thread alone
-        before = signal.getsignal(signal.SIGINT)
-        if not callable(before) or before is signal.default_int_handler:
-            return
-
-        def heard(number: int, frame: FrameType | None) -> None:
-            self.came = True
-            before(number, frame)
-
-        self._handler, self._before = heard, before
-        signal.signal(signal.SIGINT, heard)
+        there = signal.getsignal(signal.SIGINT)
+        if there is not _heard:
+            if not callable(there) or there is signal.default_int_handler:
+                return
+            _watching.clear()  # a loop that is gone has left them
+            _before = there
+            signal.signal(signal.SIGINT, _heard)
+        _watching.add(self)
 
     def leave(self) -> None:
-        """Watch no more."""
-        if self._handler is not None and signal.getsignal(signal.SIGINT) is self._handler:
-            signal.signal(signal.SIGINT, self._before)
-        self._handler = None
+        """Watch no more; the last one puts back what was there."""
+        _watching.discard(self)
+        if not _watching and signal.getsignal(signal.SIGINT) is _heard:
+            signal.signal(signal.SIGINT, _before)
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    for one in _watching:
+        one.came = True
+    _before(number, frame)

@@ -69,6 +69,11 @@ class Memory:
     asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
     emitted: int = 0
 
+    def unused(self) -> str | None:
+        """Return an effect whose recorded end has not been asked for again, None if there is none."""
+        left = (asked.request for asked in self.asked.values() if asked.finished is not None)
+        return next((_shown(request) for request in left), None)
+
 
 class Recall:
     """The memories of all bodies of a run, by path."""
@@ -169,16 +174,18 @@ def raised_again(failure: Failure, path: str, *functions: Callable[..., Any]) ->
     """Return the exception of a recorded failure, of a class that the body knows, so that its handlers catch it.
 
     Classes are looked for among Python's own and among those that the functions themselves name, never by importing.
-    The nearest one of the recorded lineage is taken; `NodeFailed` where there is none.
+    The nearest one of the recorded lineage is taken; `NodeFailed` where there is none. It has the recorded text;
+    attributes of its own are not recorded.
     """
     always = filter(_is_error, (*vars(builtins).values(), *vars(errors).values()))
     known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (*always, *errors_in(*functions))}
-    kind = next((known[name] for name in failure.lineage[:-1] or (failure.error_type,) if name in known), None)
-    if kind is None:
-        made: Exception = NodeFailed(path, failure.error_type, failure.text)
-    else:
-        made = kind.__new__(kind)
-        made.args = (_key_of(failure.text) if issubclass(kind, KeyError) else failure.text,)
+    made: Exception = NodeFailed(path, failure.error_type, failure.text)
+    for name in failure.lineage[:-1] or (failure.error_type,):
+        if name in known:
+            with contextlib.suppress(Exception):  # a class may need more to be made, as an ExceptionGroup does
+                made = known[name].__new__(known[name])
+                made.args = (_key_of(failure.text) if isinstance(made, KeyError) else failure.text,)
+                break
     with contextlib.suppress(Exception):  # a class may refuse attributes
         setattr(made, RECORDED, failure)
     return made

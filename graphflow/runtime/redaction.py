@@ -13,7 +13,17 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from pydantic import BaseModel
 
 from graphflow.errors import UsageError
-from graphflow.events import AnswerGiven, EffectFinished, Emitted, Fact, Failure, HookAnswered, NodeReturned, RunStarted
+from graphflow.events import (
+    AnswerGiven,
+    Earlier,
+    EffectFinished,
+    Emitted,
+    Fact,
+    Failure,
+    HookAnswered,
+    NodeReturned,
+    RunStarted,
+)
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import Call, Handoff, Update
@@ -30,6 +40,7 @@ _NAMES: Final[dict[type, frozenset[str]]] = {
     Reason: frozenset({"code", "path", "error_type"}),
     Report: frozenset({"status"}),
     Failure: frozenset({"error_type", "lineage", "code"}),
+    Earlier: frozenset({"run", "active", "spent", "by_node", "by_edge"}),
 }
 """The fields of our own values that hold names, by which they are found."""
 
@@ -45,7 +56,7 @@ def redacted_fact(fact: Fact, redact: Redact) -> Fact:
     """
     match fact:
         case RunStarted():
-            return _with(fact, ("context",), redact)
+            return dataclasses.replace(_with(fact, ("context", "after"), redact), redacted=True)
         case NodeReturned():
             return _with(fact, ("outcome", "failure"), redact)
         case EffectFinished():

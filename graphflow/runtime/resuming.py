@@ -31,7 +31,7 @@ from graphflow.model.ids import new_run_id
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.handle import Run, answer_to, spawn
 from graphflow.runtime.result import Result
-from graphflow.runtime.starting import Starting, to_the_end
+from graphflow.runtime.starting import Starting, check_journal, to_the_end
 
 if TYPE_CHECKING:
     from graphflow.runtime.recorder import Setup
@@ -115,6 +115,7 @@ def reopen(
     from graphflow.graphs.checks import require_runnable
 
     require_runnable(graph)
+    _check_use(journal, changed, answers, secrets)
 
     async def opened(*, keep: bool) -> Run[C]:
         from graphflow.runtime.recorder import Setup, Store
@@ -124,6 +125,10 @@ def reopen(
             folded, rows = await _folded(graph, run_id, journal, changed, secrets, keep=keep)
             if folded.first.hooked is not (before is not None):
                 has = "has a before= hook: give it again." if folded.first.hooked else "has no before= hook: give none."
+                msg = f"the run {run_id!r} {has}"
+                raise UsageError(msg)
+            if folded.first.redacted is not (redact is not None):
+                has = "was redacted: give redact= again." if folded.first.redacted else "has no redact=: give none."
                 msg = f"the run {run_id!r} {has}"
                 raise UsageError(msg)
             setup = Setup(
@@ -205,6 +210,11 @@ async def branch_off(
     """
     from graphflow.runtime.stored import fold_rows, prepared, rows_of
 
+    _check_use(journal, changed, NO_ANSWERS, secrets)
+    number: object = at
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        msg = f"fork_run(at={at!r}): the number of an event is needed, or None for the last."
+        raise UsageError(msg)
     stored = await rows_of(journal, run_id)
     if at is not None:
         cut = [row for row in stored if row.seq <= at]
@@ -221,15 +231,20 @@ async def branch_off(
     chosen = new_id or new_run_id()
     first = dataclasses.replace(folded.first, run=chosen, forked=(run_id, folded.seq - 1))
     writer = await journal.claim(chosen)
+    whole = False
     try:
         if writer.last >= 0:
+            whole = True  # it is another's
             raise RunExists(chosen)
         await writer.append(dataclasses.replace(stored[0], fact=rows.storable(first)[1]))
         for row in stored[1:]:
             await writer.append(row)
+        whole = True
     finally:
         with anyio.CancelScope(shield=True):
             await writer.release()
+            if not whole:
+                await journal.delete(chosen)  # half a past is none
     return chosen
 
 
@@ -258,6 +273,7 @@ async def replay(
     """
     from graphflow.runtime.recorder import Setup
 
+    _check_use(journal, changed, NO_ANSWERS, secrets)
     folded, _ = await _folded(graph, run_id, journal, changed, secrets, keep=False)
     setup = Setup(
         graph=graph, run_id=run_id, clock=RealClock(), store=None, listeners=(), before=None, resources=(),
@@ -284,6 +300,24 @@ async def _folded(
     return await anyio.to_thread.run_sync(fold), rows
 
 
+def _check_use(journal: object, changed: object, answers: object, secrets: object) -> None:
+    """Look at what was given before anything is opened.
+
+    Raises:
+        UsageError: if something of it makes no sense.
+    """
+    check_journal(journal)
+    if changed not in ("refuse", "compatible"):
+        msg = f'changed={changed!r}: "refuse" or "compatible" is needed.'
+        raise UsageError(msg)
+    if not isinstance(answers, Mapping):
+        msg = f"answers={answers!r}: a table of answers by the ids of their questions is needed."
+        raise UsageError(msg)
+    if secrets is not None and not isinstance(secrets, Mapping):
+        msg = f"secrets={type(secrets).__name__}: a table of values by the names of their fields is needed."
+        raise UsageError(msg)
+
+
 def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapping[str, Any]) -> Run[Any]:
     """Return a handle on a run that has been folded again."""
     from graphflow.runtime.runner import Runner
@@ -294,7 +328,8 @@ def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapp
     facts: list[Fact] = []
     if budget is not None:
         facts.append(_more(setup.run_id, folded, budget))
-    facts += [answer_to(runner, question, value) for question, value in answers.items()]
+    taken_up = bool(facts)
+    facts += [answer_to(runner, question, value, taken_up=taken_up) for question, value in answers.items()]
     graph = prepared(setup.graph)
     parts = graph.parts if graph.fingerprint != folded.fingerprint else None
     return Run(setup.graph, runner, facts, taken_up=SessionStarted(time.time(), graph.fingerprint, parts))

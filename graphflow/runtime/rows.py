@@ -103,7 +103,7 @@ class Rows:
     def __init__(self, codec: Codec) -> None:
         """Take what stores values."""
         self._codec = codec
-        self._learnt: set[object] = set()
+        self._results = codec  # for what effects give
         self._path: Path = ()
         self._text = ""
 
@@ -134,15 +134,25 @@ class Rows:
         """Return decisions as text."""
         return _text([self._array(decision) for decision in decisions])
 
-    def learn(self, fn: Callable[..., Any]) -> None:
-        """Let the classes that a function declares be written and read too."""
-        found = getattr(fn, "func", fn)
-        key = getattr(getattr(found, "__func__", found), "__code__", None)
-        if key is None or key not in self._learnt:
-            self._learnt.add(key)
-            kinds = self._codec.kinds.with_(kinds_in(fn))
-            if kinds is not self._codec.kinds:
-                self._codec = Codec(kinds, self._codec.secrets)
+    def check_result(self, value: object, what: str, fn: Callable[..., Any]) -> None:
+        """Find out whether what an effect gave can be stored; the classes that its function declares can.
+
+        Raises:
+            NotStorable: if it cannot.
+        """
+        try:
+            self._results.encode(value, what)
+        except NotStorable:
+            self._learn(fn)
+            self._results.encode(value, what)
+
+    def _learn(self, fn: Callable[..., Any]) -> None:
+        """Let the classes that the function of an effect declares be written and read in results of effects.
+
+        They are called by their full names: which others have been learnt before is a matter of the moment.
+        """
+        kinds = self._results.kinds.with_(kinds_in(fn), briefly=False)
+        self._results = Codec(kinds, self._codec.secrets)
 
     def check(self, value: object, what: str) -> None:
         """Find out whether a value can be stored.
@@ -169,7 +179,8 @@ class Rows:
             if kind in _PLAIN or (kind is str and value.isascii()):
                 made.append(value)
             else:
-                made.append(self._codec.encode(value, "a value"))
+                codec = self._results if plan.kind is EffectFinished else self._codec
+                made.append(codec.encode(value, "a value"))
         return made
 
     # --- reading ---
@@ -242,18 +253,16 @@ class Rows:
         except Unreadable:
             return Unread(data)
 
-    def reread(self, value: Any) -> Any:
-        """Return what an effect gave, its function's classes having been learnt.
+    def reread(self, value: Any, fn: Callable[..., Any]) -> Any:
+        """Return what an effect gave; where only its function declares the class, it is read now.
 
         Raises:
-            JournalDamaged: if it cannot be read even so.
+            ValueError: if it cannot be read even so.
         """
         if type(value) is not Unread:
             return value
-        try:
-            return self._codec.decode(value.data)
-        except Unreadable as error:
-            raise JournalDamaged("", None, f"the result of an effect: {error}") from error
+        self._learn(fn)
+        return self._results.decode(value.data)
 
     def _value(self, plan: Plan, name: str, kind: Any, data: Any) -> Any:
         if kind is EdgeName:

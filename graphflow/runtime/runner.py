@@ -20,7 +20,7 @@ import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
-from graphflow.errors import BoundHit, InternalError, UsageError
+from graphflow.errors import BoundHit, InternalError, JournalDamaged, UsageError
 from graphflow.events import (
     CancelRequested,
     EffectFinished,
@@ -227,8 +227,7 @@ class Runner(Sessions):
         if waited:
             group.takers += 1
         self._bodies.pop(path, None)
-        body.ended = True
-        fact = NodeReturned(path, command.turn, command.attempt, outcome, failure, cancelled is not None)
+        fact = body.returned(outcome, failure, cancelled=cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:
             await self._warn(body, cancelled)
         if self._slow:
@@ -489,8 +488,7 @@ class Runner(Sessions):
 
             value = redacted(value, self.redact)
         if self.store is not None:
-            self.store.rows.learn(fn)
-            self.store.rows.check(value, what)
+            self.store.rows.check_result(value, what, fn)
         return value
 
     def recorded(self, fact: EffectFinished, fn: Callable[..., Any], node: FunctionNode[Any]) -> Any:
@@ -500,8 +498,11 @@ class Runner(Sessions):
 
             raise raised_again(fact.failure, path_text(fact.path), node.fn, fn)
         assert self.store is not None  # noqa: S101 - it is where the fact was read
-        self.store.rows.learn(fn)
-        return self.store.rows.reread(fact.result)
+        try:
+            return self.store.rows.reread(fact.result, fn)
+        except ValueError as error:
+            what = f"the result of the effect {fact.key!r} of {path_text(fact.path)!r}: {error}"
+            raise JournalDamaged(self.run_id, None, what) from error
 
     def idempotency_key(self, request: EffectRequested, name: str, arguments: str) -> str:
         """Return what an effect can be told apart by outside, the same for each of its attempts."""

@@ -68,6 +68,8 @@ def start(
     if not isinstance(heard, Sequence) or not all(map(callable, listeners)):
         msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)
+    if journal is not None:
+        check_journal(journal)
     if not isinstance(context, graph.context):
         msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
         raise UsageError(msg)
@@ -101,7 +103,12 @@ def start(
             with anyio.CancelScope(shield=True):
                 await writer.release()
             raise RunExists(chosen)
-        return make(Store(rows, writer), made, keep=keep)
+        try:
+            return make(Store(rows, writer), made, keep=keep)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await writer.release()
+            raise
 
     return Starting(opened)
 
@@ -114,6 +121,19 @@ def _engine() -> tuple[Callable[[Graph[Any]], None], type[Setup], type[Runner]]:
     from graphflow.runtime.runner import Runner
 
     return require_runnable, Setup, Runner
+
+
+def check_journal(journal: object) -> None:
+    """Look whether something is a journal.
+
+    Raises:
+        UsageError: if it is none.
+    """
+    if all(callable(getattr(journal, name, None)) for name in ("claim", "read", "runs", "delete")):
+        return
+    hint = f" Did you mean SqliteJournal({journal!r})?" if isinstance(journal, str) and "://" not in journal else ""
+    msg = f"journal={journal!r}: a journal is needed, such as SqliteJournal() or MemoryJournal().{hint}"
+    raise UsageError(msg)
 
 
 class Starting(Generic[C]):
@@ -137,8 +157,13 @@ class Starting(Generic[C]):
             msg = "this start() has been entered already: call start() again for another run."
             raise UsageError(msg)
         self._entered = True
-        self._run = await self._opened(keep=self.keep)
-        return await self._run.__aenter__()
+        made = await self._opened(keep=self.keep)
+        self._run = made
+        try:
+            return await made.__aenter__()
+        except BaseException as error:
+            await made.__aexit__(type(error), error, None)  # it has claimed its place in the journal
+            raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -318,18 +318,20 @@ class Wishes(Core):
 
     # --- a call that was cut off ---
 
-    def call_again(self, visit: Visit, key: str) -> None:
-        """Make a call of an agent once more, under the same identity; its time begins anew."""
+    def call_again(self, visit: Visit, key: str, *, fresh: bool) -> None:
+        """Make a call of an agent once more, under the same identity; `fresh`: its time begins anew."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has asked
         wish = _wish_of(talk, key)
         if wish is None:
-            self.time_turn(visit)
+            if fresh:
+                self.time_turn(visit)
             assert talk.asked is not None  # noqa: S101 - that is the call
             self.commands.append(talk.asked)
             return
         assert wish.command is not None  # noqa: S101 - that is the call
-        self._time_tool(visit, wish, wish.command.tool, key)
+        if fresh:
+            self._time_tool(visit, wish, wish.command.tool, key)
         self.commands.append(wish.command)
 
     def call_is_late(self, visit: Visit, key: str) -> bool:

@@ -248,7 +248,10 @@ class Driver:
         if self.rows is not None:
             self.stored.append(Row(seq, self.at, text, self.rows.decisions(decisions)))
         for command in commands:
-            self._carry_out(command)
+            # What was being stopped when its process ended is over at once in the next, perhaps after it is stopped.
+            over = isinstance(command, CancelBody) and command.path not in self.fold.visits
+            if not (over and isinstance(fact, SessionStarted)):
+                self._carry_out(command)
         self.peak = max(self.peak, sum(body.works for body in self.bodies.values()))
         for watch in self.watches:
             watch(self, record)

@@ -1,0 +1,184 @@
+"""`graphflow resume`, `fork` and `replay`: from the words of the command line to the exit code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import anyio
+
+from graphflow.cli.calls import Calls
+from graphflow.cli.faults import BadUse
+from graphflow.cli.going import Ended, Kept, tell
+from graphflow.cli.inputs import budget_from, tightened
+from graphflow.cli.people import Answers, Interrupts
+from graphflow.cli.printing import Screen
+from graphflow.cli.progress import Silence
+from graphflow.cli.results import EXIT_CODES
+from graphflow.cli.running import Cast, Play, play
+from graphflow.cli.store import Store, StoreOptions, find, opened
+from graphflow.cli.target import load_graph
+from graphflow.cli.targets import Noted, required
+from graphflow.events import Listener
+from graphflow.graphs.graph import Graph
+from graphflow.runtime.clock import RealClock
+from graphflow.runtime.handle import Run, spawn
+from graphflow.runtime.recorder import Setup
+from graphflow.runtime.resuming import branch_off, reopen
+from graphflow.runtime.runner import Runner
+from graphflow.runtime.starting import Starting
+from graphflow.runtime.stored import Changed, Folded, fold_rows, prepared, rows_of
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What a command line says of a stored run.
+
+    Attributes:
+        run: its id, the beginning of one, or "last".
+        target: its graph, None for the one that is noted.
+        max_depth: a lower depth, None for the one that is noted.
+        changed: whether a graph that has changed is taken if it decides alike.
+        secrets: `FIELD=VARIABLE`, as they stand there.
+        store: where it is kept.
+    """
+
+    run: str
+    target: str | None = None
+    max_depth: int | None = None
+    changed: Changed = "refuse"
+    secrets: tuple[str, ...] = ()
+    store: StoreOptions = field(default_factory=StoreOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """Where a run is forked.
+
+    Attributes:
+        at: the number of the last event that both have, None for the last of all.
+        run_id: the id of the new run, None for a new one.
+    """
+
+    at: int | None = None
+    run_id: str | None = None
+
+
+def resume_command(
+    screen: Screen, again: Again, options: Play, budget: Sequence[str], branch: Branch | None = None
+) -> int:
+    """Go on with a stored run, or with a fork of it; print the result, and return the exit code.
+
+    Raises:
+        BadUse: if something on the command line cannot be done.
+        TargetError: if there is no such graph.
+        UsageError: if a budget has nothing to go to.
+        JournalError: if the run cannot be gone on with.
+        KeyboardInterrupt: if a person wants to stop at once.
+    """
+    answers = Answers(screen, options.answers)
+    more = budget_from(budget)
+    secrets = secrets_from(again.secrets)
+    with Interrupts(screen) as interrupts, opened(again.store) as store:
+        run, noted, graph = loaded(store, again)
+        if branch is not None:
+            run = anyio.run(
+                partial(
+                    branch_off, graph, run, journal=store.journal, at=branch.at, new_id=branch.run_id,
+                    changed=again.changed, secrets=secrets,
+                )
+            )  # fmt: skip
+
+        def opening(listeners: Sequence[Listener]) -> Starting[Any]:
+            return reopen(
+                graph, run, journal=store.journal, budget=more, changed=again.changed, listeners=listeners,
+                secrets=secrets,
+            )  # fmt: skip
+
+        return play(screen, options, Cast(graph, opening, Kept(store, noted)), interrupts, answers)
+
+
+def loaded(store: Store, again: Again) -> tuple[str, Noted, Graph[Any]]:
+    """Return the id of the run that is meant, what its graph is loaded by, and the graph.
+
+    Raises:
+        BadUse: if several runs can be meant, or nobody noted the graph.
+        UnknownRun: if there is no such run.
+        TargetError: if there is no such graph.
+    """
+    run = anyio.run(find, store, again.run).run
+    noted = required(store.targets, run, again.target, again.max_depth)
+    return run, noted, tightened(load_graph(noted.target), noted.max_depth)
+
+
+def secrets_from(items: Sequence[str]) -> Mapping[str, str]:
+    """Read `--secret FIELD=VARIABLE`, or `FIELD` for the variable of the same name.
+
+    Raises:
+        BadUse: if there is no such variable; its value is never shown.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, _, variable = item.partition("=")
+        value = os.environ.get(variable or name)
+        if not name:
+            raise BadUse(f"--secret {item}: write --secret FIELD=VARIABLE.")
+        if value is None:
+            raise BadUse(f"--secret {name}: the environment has no variable {variable or name!r}.")
+        found[name] = value
+    return found
+
+
+# --- looking at a run, without going on with it ----------------------------------------------------------------------
+
+
+def replay_command(screen: Screen, again: Again, options: Play) -> int:
+    """Fold a stored run again and print its result as `run` does: nothing is called, and nothing is written.
+
+    Raises:
+        BadUse: if something on the command line cannot be done.
+        TargetError: if there is no such graph.
+        UsageError: if the run was broken off, so that it has no result yet.
+        JournalError: if it does not fold to what is stored.
+    """
+    secrets = secrets_from(again.secrets)
+    with opened(again.store) as store:
+        run, _, graph = loaded(store, again)
+        folded = anyio.run(partial(folded_run, graph, run, store, again.changed, secrets))
+        if folded.fold.ended is None:
+            way = store.command("resume", run)
+            raise BadUse(f"the run {run!r} has not ended: it is at work, or was broken off; to go on with it: {way}")
+        ended = _ended(graph, run, folded)
+        tell(screen, options.manner, ended, store)
+    return EXIT_CODES[ended.result.status]
+
+
+async def folded_run(graph: Graph[Any], run: str, store: Store, changed: Changed, secrets: Mapping[str, str]) -> Folded:
+    """Fold a stored run again, its records kept.
+
+    Raises:
+        JournalError: if it cannot be read, or does not fold to what is stored.
+        MissingSecrets: if it asks for secrets that are not given.
+    """
+    stored = await rows_of(store.journal, run)
+    return fold_rows(graph, run, stored, prepared(graph).rows(secrets), changed=changed, keep=True)
+
+
+def _ended(graph: Graph[Any], run: str, folded: Folded) -> Ended:
+    """Return how a stored run ended."""
+    calls, watching = Calls(graph), Silence()
+    for entry in folded.records or ():
+        for event in entry.events(run):
+            calls(event)
+            watching.past(event)
+    setup = Setup(
+        graph=graph, run_id=run, clock=RealClock(), store=None, listeners=(), before=None, resources=(), redact=None,
+        keep=False, spawn=spawn,
+    )  # fmt: skip
+    runner = Runner(setup)
+    runner.take_up(folded)
+    handle: Run[Any] = Run(graph, runner, ())
+    return Ended(handle.outcome, approvals=calls.approval, spending=watching.board.spending())
