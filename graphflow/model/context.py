@@ -6,14 +6,14 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
-from graphflow.model.frozen import mutable_part, mutable_value
+from graphflow.model.frozen import class_of, mutable_part, mutable_value
 from graphflow.model.secrets import SHOWN, secret_fields
 
 T = TypeVar("T")
@@ -207,13 +207,18 @@ class ContextRules:
 
 def rebuilt(old: Any, values: dict[str, Any], fields_set: set[str]) -> Any:
     """Return a copy of a frozen model with other values, without validating what was valid already."""
-    new: Any = object.__new__(cast("type[Any]", type(old)))
-    put = object.__setattr__
-    put(new, "__dict__", values)
-    put(new, "__pydantic_fields_set__", fields_set)
-    put(new, "__pydantic_extra__", None)
-    put(new, "__pydantic_private__", None)
+    new: Any = object.__new__(class_of(old))
+    _put_values(new, values)
+    _put_set(new, fields_set)
+    _put_extra(new, None)
+    _put_private(new, None)
     return new
+
+
+_put_values, _put_set, _put_extra, _put_private = (
+    vars(BaseModel)[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)  # past the guard of a frozen model, and without its looking each of them up
 
 
 def rules_of(context: type[Context]) -> ContextRules:
