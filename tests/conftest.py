@@ -1,7 +1,9 @@
 """What every test stands on: both backends, the size of properties, no blocking call in the event loop."""
 
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import networkx as nx
@@ -26,6 +28,9 @@ settings.register_profile(
 settings.register_profile("full", max_examples=100, deadline=None, derandomize=False, print_blob=True)
 settings.load_profile("full" if FULL else "ci" if os.environ.get("CI") else "dev")
 
+
+# What tests start on the command line keeps its runs here, and not in the checkout.
+os.environ.setdefault("GRAPHFLOW_DB", str(Path(tempfile.mkdtemp(prefix="graphflow-runs-")) / "runs.db"))
 
 BACKENDS: Final[tuple[Backend, ...]] = (("asyncio", {}), ("trio", {}))
 

@@ -54,13 +54,14 @@ class Postgres:
         """Where it listens."""
         return f"host=127.0.0.1 port={self.port} dbname=postgres user={self._name}"
 
-    def start(self) -> None:
+    def start(self, *, fsync: bool = False) -> None:
         """Run it, on the port that it had before, and return when it takes connections."""
         log = self._folder / "log"
         for _ in range(_TRIES):  # somebody else may take a port that was free a moment ago
             self.port = self.port or _free_port()
             options = (
-                f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 -c fsync=off "
+                f"-p {self.port} -k {self._folder} -c listen_addresses=127.0.0.1 "
+                f"-c fsync={'on' if fsync else 'off'} "
                 f"-c max_connections=200 -c shared_buffers=32MB"
             )
             if self._run("pg_ctl", "start", "-w", "-l", str(log), "-o", options).returncode == 0:

@@ -12,14 +12,15 @@ PUBLIC = {
     "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph",
     "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "MemoryJournal", "ModelClient", "ModelReply",
     "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "Question", "Reason", "Report", "Result", "Run",
-    "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor", "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
+    "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor",
+    "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
     "add", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",
     "reopen", "repetition", "replay", "resume", "run", "run_sync", "secret", "start", "tool", "union", "when",
 }  # fmt: skip
 
 TESTING = {
     "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
-    "journal_checks", "records_of",
+    "journal_checks", "read_journal", "records_of", "replayed",
 }  # fmt: skip
 
 def names(module: object) -> set[str]:

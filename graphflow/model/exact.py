@@ -67,6 +67,31 @@ class Refused(Exception):
         self.steps.append((step, id(holder), kind_name(type(holder))))
 
 
+def only(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse a value that has attributes which are no fields.
+
+    Raises:
+        Refused: naming the first.
+    """
+    more = [name for name in held if name not in names and name != "__orig_class__"]  # the mark of `Box[int](...)`
+    if more:
+        raise Refused(
+            kind, f"it holds {more[0]!r} besides its fields, as a cached property does: make a property of it"
+        )
+
+
+def refuse_shape(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Refuse a model whose attributes are not its fields.
+
+    Raises:
+        Refused: saying which is missing, or too much.
+    """
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise Refused(kind, f"its field {missing[0]!r} has no value")
+    only(kind, held, names)
+
+
 def kind_name(kind: type[Any]) -> str:
     """Return the name of a class for a message; never raises.
 

@@ -218,10 +218,14 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
     """
     if _PROVED.get(class_of(value)):
         return None
-    return _mutable_value(value, "")
+    found = _mutable_value(value)
+    if found is None:
+        return None
+    where, what, instead = found
+    return where or "the value itself", what, instead
 
 
-def _mutable_value(value: Any, where: str) -> tuple[str, str, str] | None:
+def _mutable_value(value: Any) -> tuple[str, str, str] | None:
     kind: Any = cast("Any", type(value))
     known = _PROVED.get(kind)
     if known is None:
@@ -229,26 +233,23 @@ def _mutable_value(value: Any, where: str) -> tuple[str, str, str] | None:
     if known:
         return None
     if isinstance(value, (tuple, frozenset)):
-        items = cast("Iterable[Any]", value)
-        parts: Iterable[tuple[str, Any]] = ((f"[{index}]", item) for index, item in enumerate(items))
+        form, parts = "[{}]", enumerate(cast("Iterable[Any]", value))
     elif isinstance(value, FrozenDict):
-        table = cast("FrozenDict[Any, Any]", value)
-        parts = ((f"[{key!r}]", item) for key, item in table.items())
+        form, parts = "[{!r}]", cast("Any", cast("FrozenDict[Any, Any]", value).items())
     elif isinstance(value, BaseModel) and value.model_config.get("frozen"):
-        parts = ((f".{name}", getattr(value, name)) for name in kind.model_fields)
+        form, parts = ".{}", cast("Any", ((name, getattr(value, name)) for name in kind.model_fields))
     elif dataclasses.is_dataclass(value) and _is_frozen_dataclass(kind):
-        parts = ((f".{item.name}", getattr(value, item.name)) for item in dataclasses.fields(value))
+        form, parts = ".{}", cast("Any", ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value)))
     else:
-        found = mutable_part(kind) or (
+        what, instead = mutable_part(kind) or (
             f"{_name(kind)} may be mutable",
             "a frozen pydantic model or a frozen dataclass",
         )
-        what, instead = found
-        return (where or "the value itself", what, instead)
+        return "", what, instead
     for step, item in parts:
-        inside = _mutable_value(item, where + step)
+        inside = _mutable_value(item)
         if inside is not None:
-            return inside
+            return form.format(step) + inside[0], inside[1], inside[2]
     return None
 
 

@@ -15,7 +15,7 @@ from pydantic.dataclasses import rebuild_dataclass
 from pydantic_core import ArgsKwargs, PydanticUndefined
 from typing_extensions import TypedDict
 
-from graphflow.model.exact import Refused, same, short
+from graphflow.model.exact import Refused, only, same, short
 from graphflow.model.outcome import Delegate
 from graphflow.model.scalars import is_text
 from graphflow.model.secrets import hints_of, secret_fields
@@ -393,31 +393,6 @@ def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return operator.attrgetter(*names)
     return lambda value: tuple(getattr(value, name) for name in names)
-
-
-def only(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Refuse a value that has attributes which are no fields.
-
-    Raises:
-        Refused: naming the first.
-    """
-    more = [name for name in held if name not in names and name != "__orig_class__"]  # the mark of `Box[int](...)`
-    if more:
-        raise Refused(
-            kind, f"it holds {more[0]!r} besides its fields, as a cached property does: make a property of it"
-        )
-
-
-def refuse_shape(kind: type[Any], held: Mapping[str, Any], names: tuple[str, ...]) -> None:
-    """Refuse a model whose attributes are not its fields.
-
-    Raises:
-        Refused: saying which is missing, or too much.
-    """
-    missing = [name for name in names if name not in held]
-    if missing:
-        raise Refused(kind, f"its field {missing[0]!r} has no value")
-    only(kind, held, names)
 
 
 _IMPORTS: Final = re.compile(r"\bimport_string\b|\bImportString\._")

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, key_step, same, table_of
+from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, key_step, refuse_shape, same, table_of
 from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
-from graphflow.model.plans import EnumPlan, ModelPlan, Plan, refuse_shape, storable
+from graphflow.model.plans import EnumPlan, ModelPlan, Plan, storable
 from graphflow.model.reading import Reading
 from graphflow.model.scalars import WRITERS, is_text
 from graphflow.model.secrets import SECRET_TYPES, MissingSecrets

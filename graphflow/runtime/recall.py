@@ -6,6 +6,7 @@ attempt, key) and is not recorded again; what was under way goes on.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import hashlib
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeGuard, cast
 
+from graphflow import errors
 from graphflow.errors import EffectMismatch, NodeFailed
 from graphflow.events import EffectFinished, EffectRequested, Emitted, Fact, Failure, NodeReturned, SleepRequested
 from graphflow.graphs.kinds import errors_in
@@ -174,19 +176,25 @@ def raised_again(failure: Failure, path: str, *functions: Callable[..., Any]) ->
     Classes are looked for among Python's own and among those that the functions themselves name, never by importing.
     The nearest one of the recorded lineage is taken; `NodeFailed` where there is none.
     """
-    known: dict[str, type[Exception]] = {
-        f"builtins.{name}": found for name, found in vars(builtins).items() if _is_error(found)
-    }
-    known |= {f"{kind.__module__}.{kind.__qualname__}": kind for kind in errors_in(*functions)}
+    always = filter(_is_error, (*vars(builtins).values(), *vars(errors).values()))
+    known = {f"{kind.__module__}.{kind.__qualname__}": kind for kind in (*always, *errors_in(*functions))}
     kind = next((known[name] for name in failure.lineage[:-1] or (failure.error_type,) if name in known), None)
     if kind is None:
         made: Exception = NodeFailed(path, failure.error_type, failure.text)
     else:
         made = kind.__new__(kind)
-        made.args = (failure.text,)
+        made.args = (_key_of(failure.text) if issubclass(kind, KeyError) else failure.text,)
     with contextlib.suppress(Exception):  # a class may refuse attributes
         setattr(made, RECORDED, failure)
     return made
+
+
+def _key_of(text: str) -> object:
+    """Return the key that a KeyError spoke of: its text is that of the key as Python writes it."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
 
 
 def _is_error(found: object) -> TypeGuard[type[Exception]]:

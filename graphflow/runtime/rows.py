@@ -31,6 +31,7 @@ from graphflow.events import (
     Record,
     Row,
     RunStarted,
+    SessionStarted,
     kind_of,
 )
 from graphflow.graphs.kinds import kinds_in
@@ -41,8 +42,6 @@ from graphflow.runtime.core import failure_of
 
 MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {}
 """For each older format, what makes a fact and its decisions, as plain data, those of the next one."""
-
-_FIRST: Final = kind_of(RunStarted)
 
 
 class Plan(NamedTuple):
@@ -105,7 +104,7 @@ _FAR: Final = 1 << 64
 def _plan(kind: type[Any]) -> Plan:
     every = [item.name for item in fields(kind)]
     found = [item for item in fields(kind) if item.name != "path"]
-    name = kind_of(cast("Hashable", kind)) + (f"/{FORMAT}" if kind is RunStarted else "")
+    name = kind_of(cast("Hashable", kind)) + (f"/{FORMAT}" if kind in (RunStarted, SessionStarted) else "")
     hints = typing.get_type_hints(kind)
     kinds = tuple(hints[item.name] for item in found)
     path_at = every.index("path") if "path" in hints else None
@@ -229,6 +228,26 @@ class Rows:
         """
         return cast("Fact", self._read(run, row, _data(run, row, row.fact), _FACTS))
 
+    @staticmethod
+    def said_of_graph(run: str, row: Row) -> tuple[str, Any] | None:
+        """Return what a fact that begins a session says of its graph, without reading its values.
+
+        Returns:
+            The fingerprint and the parts, None for parts that are not said; None for any other fact.
+
+        Raises:
+            JournalDamaged: if the row holds no fact.
+        """
+        if not row.fact.startswith(_SESSIONS):
+            return None
+        name, *values = _data(run, row, row.fact)
+        plan = _FACTS.get(name)
+        said: dict[str, Any] = {} if plan is None else dict(zip(plan.names, values, strict=False))
+        found, parts = said.get("fingerprint"), said.get("parts")
+        if not isinstance(found, str) or not (parts is None or isinstance(parts, dict)):
+            raise JournalDamaged(run, row.seq, "it does not say of which graph it is.")
+        return found, cast("Any", parts)
+
     def record(self, run: str, row: Row) -> Record:
         """Return a row as a record.
 
@@ -241,6 +260,7 @@ class Rows:
 
     def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Body:
         name: Any = None
+        path: Path | None = None
         try:
             name, *values = data
             plan = kinds[name]
@@ -260,7 +280,8 @@ class Rows:
         except MissingSecrets:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
-            what = f"it is no {name!r}" if isinstance(error, KeyError) else str(error)
+            where = f" of {path_text(path)!r}" if path else ""
+            what = f"there is no {name!r}" if isinstance(error, KeyError) else f"in the {name}{where}: {error}"
             raise JournalDamaged(run, row.seq, _short(what)) from error
 
     def _result(self, data: Any) -> Any:
@@ -310,48 +331,50 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def upgraded(run: str, rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of a run in the present format.
+    """Return the rows of a run in the present format; each session of it says in which it has written.
 
     Raises:
-        JournalDamaged: if the first is not the start of a run, or is of a format that is not known.
+        JournalDamaged: if the first is not the start of a run, or a format is not known.
     """
-    if not rows:
-        return rows
-    version = format_of(run, rows[0])
-    while version != FORMAT:
-        migrate = MIGRATIONS.get(version)
-        if migrate is None:
-            what = f"it is of format {version}, and this version of graphflow reads formats up to {FORMAT}."
-            raise JournalDamaged(run, None, what)
-        version += 1
-        rows = [_migrated(run, row, migrate) for row in rows]
-    return rows
+    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(_SESSIONS[0])):
+        raise JournalDamaged(run, rows[0].seq, "it does not begin with the start of a run.")
+    made: list[Row] = []
+    version = FORMAT
+    for row in rows:
+        if row.fact.startswith(_SESSIONS):
+            version = _format_of(run, row)
+        made.append(row if version == FORMAT else _migrated(run, row, version))
+    return made
 
 
-def _migrated(run: str, row: Row, migrate: Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]) -> Row:
-    fact, decisions = migrate(_data(run, row, row.fact), _data(run, row, row.decisions))
+def _migrated(run: str, row: Row, version: int) -> Row:
+    fact, decisions = _data(run, row, row.fact), _data(run, row, row.decisions)
+    for older in range(version, FORMAT):
+        fact, decisions = MIGRATIONS[older](fact, decisions)
     return Row(row.seq, row.at, _text(fact), _text(decisions))
 
 
-def format_of(run: str, first: Row) -> int:
-    """Return the format of a run's rows.
+def _format_of(run: str, row: Row) -> int:
+    name = str(_data(run, row, row.fact)[0])
+    _, _, version = name.partition("/")
+    if not version.isdecimal() or len(version) > 6:  # noqa: PLR2004 - enough for any
+        raise JournalDamaged(run, row.seq, f"it begins with {_short(name)!r}, which says no format.")
+    found = int(version)
+    if found > FORMAT or any(older not in MIGRATIONS for older in range(found, FORMAT)):
+        what = f"it is of format {found}, and this version of graphflow reads formats up to {FORMAT}."
+        raise JournalDamaged(run, row.seq, what)
+    return found
 
-    Raises:
-        JournalDamaged: if the row does not start a run.
-    """
-    data = _data(run, first, first.fact)
-    name = data[0] if data and isinstance(data[0], str) else ""
-    kind, _, version = name.partition("/")
-    if kind != _FIRST or not version.isdecimal() or len(version) > 6 or first.seq != 0:  # noqa: PLR2004 - enough for any
-        raise JournalDamaged(run, first.seq, f"it begins with {_short(name)!r}, not with the start of a run.")
-    return int(version)
+
+_SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
+"""How the rows begin that say in which format what follows them is written."""
 
 
 def _data(run: str, row: Row, text: str) -> list[Any]:
     try:
         try:
             found: Any = pydantic_core.from_json(text, allow_inf_nan=False)
-        except ValueError:
+        except (ValueError, TypeError):
             found = json.loads(text)  # slower, and reads text that is no Unicode
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(run, row.seq, f"it is no JSON ({_short(str(error))}).") from error

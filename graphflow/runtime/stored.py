@@ -21,7 +21,6 @@ from graphflow.events import (
     Record,
     Row,
     RunStarted,
-    SessionStarted,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.kinds import kinds_of
@@ -31,7 +30,7 @@ from graphflow.model.ids import Path, path_text
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
-from graphflow.runtime.rows import Rows, same, upgraded
+from graphflow.runtime.rows import Rows, Unread, same, upgraded
 
 Changed = Literal["refuse", "compatible"]
 
@@ -131,13 +130,13 @@ def fold_rows(
         GraphChanged: if the graph is another one, and that is refused.
         JournalMismatch: if the fold decides otherwise than is stored.
     """
+    fingerprint, parts = _graph_of(run, stored)  # first of all: values of another graph may not even be readable
+    _check_graph(graph, run, (fingerprint, parts), changed)
     first = rows.fact(run, stored[0])
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
-    folded = Folded(Fold(graph), first, [] if keep else None)
+    folded = Folded(Fold(graph), first, [] if keep else None, parts=parts, fingerprint=fingerprint)
     facts: list[Fact] = [first, *(rows.fact(run, row) for row in stored[1:])]
-    _graph_of(folded, facts)
-    _check_graph(graph, run, folded, changed)
     for row, fact in zip(stored, facts, strict=True):
         _feed(folded, run, row, fact, rows)
     folded.recall.forget(folded.fold.visits)
@@ -147,6 +146,8 @@ def fold_rows(
 def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
     if row.seq != folded.seq or row.at < folded.at or (isinstance(fact, RunStarted) and row.seq):
         raise JournalDamaged(run, row.seq, f"it is out of order: number {folded.seq} belongs here.")
+    if isinstance(fact, EffectFinished):
+        _check_result(folded.fold, run, row, fact)
     try:
         decisions, commands = folded.fold.advance(fact, row.at)
         drawn = rows.decisions(decisions)
@@ -163,6 +164,15 @@ def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
     folded.seq, folded.at = row.seq + 1 + len(decisions), row.at
 
 
+def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
+    """Hold what a call of an agent brought to the type that it has; a function's own body reads the others."""
+    visit = fold.visits.get(fact.path)
+    if visit is None or visit.talk is None or fact.failure is not None:
+        return
+    if isinstance(fact.result, Unread) or (fact.key != "model" and not isinstance(fact.result, str)):
+        raise JournalDamaged(run, row.seq, f"the result of {fact.key!r} is not what a model or a tool gives.")
+
+
 def _note_error(folded: Folded, fact: Fact) -> None:
     """Remember how a body failed, in case that ends the run."""
     if not isinstance(fact, NodeReturned | EffectFinished | HookAnswered):
@@ -171,25 +181,27 @@ def _note_error(folded: Folded, fact: Fact) -> None:
     if failure is None:
         if isinstance(fact, NodeReturned):
             folded.errors.pop(fact.path, None)
-    elif failure.error_type != "graphflow.errors.BoundHit":
+    elif failure.error_type != "graphflow.errors.BoundHit" and failure.code == "failed":
         error = NodeFailed(path_text(fact.path), failure.error_type.rpartition(".")[2], failure.text)
         setattr(error, RECORDED, failure)
         folded.errors[fact.path] = error
 
 
-def _graph_of(folded: Folded, facts: Sequence[Fact]) -> None:
-    """Find the graph that the run last went on with."""
-    for fact in facts:
-        if isinstance(fact, RunStarted | SessionStarted):
-            folded.fingerprint = fact.fingerprint
-            folded.parts = folded.parts if fact.parts is None else fact.parts
+def _graph_of(run: str, stored: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
+    """Return the fingerprint and the parts of the graph that a run last went on with."""
+    fingerprint, parts = "", dict[str, str]()
+    for row in stored:
+        said = Rows.said_of_graph(run, row)
+        if said is not None:
+            fingerprint, parts = said[0], parts if said[1] is None else said[1]
+    return fingerprint, parts
 
 
-def _check_graph(graph: Graph[Any], run: str, folded: Folded, changed: Changed) -> None:
-    mine = prepared(graph)
-    if changed == "compatible" or mine.fingerprint == folded.fingerprint:
+def _check_graph(graph: Graph[Any], run: str, was: tuple[str, Mapping[str, str]], changed: Changed) -> None:
+    mine, (fingerprint, before) = prepared(graph), was
+    if changed == "compatible" or mine.fingerprint == fingerprint:
         return
-    before, now = folded.parts, mine.parts
+    now = mine.parts
     added = [name for name in now if name not in before]
     removed = [name for name in before if name not in now]
     differ = [name for name in now if name in before and before[name] != now[name]]

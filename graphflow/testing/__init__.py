@@ -6,6 +6,8 @@ from graphflow.testing.journals import journal_checks as journal_checks
 from graphflow.testing.models import RuleModel as RuleModel
 from graphflow.testing.models import ScriptedModel as ScriptedModel
 from graphflow.testing.models import call as call
+from graphflow.testing.stored import read_journal as read_journal
+from graphflow.testing.stored import replayed as replayed
 from graphflow.testing.trace import canonical_trace as canonical_trace
 from graphflow.testing.trace import fold_again as fold_again
 from graphflow.testing.trace import records_of as records_of

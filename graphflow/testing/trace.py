@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from graphflow.errors import JournalMismatch
@@ -51,12 +51,15 @@ def records_of(graph: Graph[Any], rows: Sequence[Row]) -> tuple[Record, ...]:
     return tuple(reader.record("the run", row) for row in rows)
 
 
-def fold_again(graph: Graph[Any], records: Sequence[Record] | Sequence[Row]) -> Fold:
+def fold_again(
+    graph: Graph[Any], records: Sequence[Record] | Sequence[Row], *, secrets: Mapping[str, object] | None = None
+) -> Fold:
     """Fold recorded facts again and compare the decisions.
 
     Args:
         graph: the graph of the run.
         records: its records, or its rows as a journal keeps them.
+        secrets: the values of secret fields, which rows do not have.
 
     Returns:
         The fold in its final state.
@@ -66,7 +69,7 @@ def fold_again(graph: Graph[Any], records: Sequence[Record] | Sequence[Row]) -> 
         JournalDamaged: at the first row that cannot be read.
     """
     fold = Fold(graph)
-    rows = prepared(graph).rows()
+    rows = prepared(graph).rows(secrets)
     for stored in records:
         entry = rows.record("the run", stored) if isinstance(stored, Row) else stored
         decisions, _ = fold.advance(entry.fact, entry.at)

@@ -14,6 +14,7 @@ from typing import Final, Literal, cast
 from graphflow.events import (
     AnswerGiven,
     Body,
+    BudgetAdded,
     EdgeName,
     EdgeTaken,
     Event,
@@ -28,6 +29,7 @@ from graphflow.events import (
     Refused,
     RunEnded,
     ScopeClosed,
+    SessionStarted,
 )
 from graphflow.model.ids import Path, Segment
 from graphflow.visualize.drawing import Drawing
@@ -150,6 +152,9 @@ def _fold(overlay: Overlay, map_: _Map, event: Event) -> None:
             return
         case ScopeClosed():
             overlay.edges.update(map_.collected(body))
+            return
+        case SessionStarted() | BudgetAdded():
+            overlay.status, overlay.reason = "running", ""  # a run that was broken off, or stood still, goes on
             return
         case RunEnded():
             overlay.status = body.status
