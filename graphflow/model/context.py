@@ -181,16 +181,16 @@ class ContextRules:
                 known = ", ".join(map(repr, self.fields))
                 msg = f"an update of {name!r}, which is no field of {self.context.__name__}; its fields are {known}."
                 raise ContractError(msg)
-            hidden = name in self.hidden
             try:
-                checked[name] = rule.validate(value)
+                valid = checked[name] = rule.validate(value)
             except ValidationError as error:
+                hidden = name in self.hidden
                 text = _explain(self.context.__name__, name, error, hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
-            found = mutable_value(checked[name])
+            found = mutable_value(valid)
             if found is not None:  # such as an instance of a subclass with fields of its own
                 where, what, instead = found
-                where = "a place that is not shown" if hidden else where
+                where = "a place that is not shown" if name in self.hidden else where
                 field = f"{self.context.__name__}.{name}"
                 msg = f"an update of {field} could be changed: at {where}, {what}; use {instead}."
                 raise ContractError(msg)

@@ -101,7 +101,9 @@ def parse_path(text: str) -> Path:
     >>> parse_path("desk/a%2Fb:2~3")
     (Segment(name='desk', visit=1, lanes=(), call=None), Segment(name='a/b', visit=2, lanes=(3,), call=None))
     """
-    return tuple(map(_parse_segment, text.split("/"))) if text else ()
+    if "/" not in text:
+        return (_parse_segment(text),) if text else ()
+    return tuple(map(_parse_segment, text.split("/")))
 
 
 def _parse_segment(text: str) -> Segment:

@@ -92,12 +92,9 @@ class Reading:
         Raises:
             Unreadable: if it is none, or one of them is no value.
         """
-        if type(data) is not list:
-            msg = "an array is needed"
-            raise Unreadable(msg)
         made: list[Any] = []
         try:
-            for item in cast("list[Any]", data):
+            for item in _array(data):
                 made.append(self.read(item, depth + 1))  # noqa: PERF401 - its length says where an error is
         except Unreadable as error:
             error.step(f"[{len(made)}]")
@@ -295,17 +292,19 @@ def _other_fields(plan: Plan, data: Data) -> Unreadable:
 
 
 def _array(data: Any) -> list[Any]:
-    if type(data) is not list:
+    if class_of(data) is not list:
         msg = "an array is needed"
         raise Unreadable(msg)
-    return cast("list[Any]", data)
+    found: list[Any] = data
+    return found
 
 
 def _object(data: Any) -> Data:
-    if type(data) is not dict or not _TEXT.issuperset(map(type, cast("Data", data))):
+    if class_of(data) is not dict or not _TEXT.issuperset(map(class_of, data)):
         msg = "an object is needed"
         raise Unreadable(msg)
-    return cast("Data", data)
+    found: Data = data
+    return found
 
 
 def _hashed(make: Callable[[], T], count: int) -> T:

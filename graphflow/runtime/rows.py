@@ -22,7 +22,6 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 from graphflow.errors import JournalDamaged, NotStorable
 from graphflow.events import (
     FORMAT,
-    Body,
     Decision,
     EdgeName,
     EffectFinished,
@@ -169,7 +168,7 @@ class Rows:
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text."""
-        return _text([self._array(decision) for decision in decisions])
+        return _text([*map(self._array, decisions)])
 
     def learn(self, fn: Callable[..., Any]) -> None:
         """Let the classes that a function declares be written and read too."""
@@ -226,7 +225,8 @@ class Rows:
         Raises:
             JournalDamaged: if it is none.
         """
-        return cast("Fact", self._read(run, row, _data(run, row, row.fact), _FACTS))
+        fact: Fact = self._read(run, row, _data(run, row, row.fact), _FACTS)
+        return fact
 
     @staticmethod
     def said_of_graph(run: str, row: Row) -> tuple[str, Any] | None:
@@ -255,10 +255,10 @@ class Rows:
             JournalDamaged: if it is none.
         """
         found = _data(run, row, row.decisions)
-        decisions = tuple(cast("Decision", self._read(run, row, item, _DECISIONS)) for item in found)
+        decisions = tuple(self._read(run, row, item, _DECISIONS) for item in found)
         return Record(row.seq, row.at, self.fact(run, row), decisions)
 
-    def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Body:
+    def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Any:
         name: Any = None
         path: Path | None = None
         try:
@@ -273,10 +273,10 @@ class Rows:
                 if type(item) is not kind or kind not in _EXACT:
                     values[place] = self._value(plan, plan.names[place], kind, item)
             if path is None:
-                return cast("Body", plan.kind(*values))
+                return plan.kind(*values)
             if plan.path_at == 0:
-                return cast("Body", plan.kind(path, *values))
-            return cast("Body", plan.kind(path=path, **dict(zip(plan.names, values, strict=False))))
+                return plan.kind(path, *values)
+            return plan.kind(path=path, **dict(zip(plan.names, values, strict=False)))
         except MissingSecrets:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
@@ -378,9 +378,10 @@ def _data(run: str, row: Row, text: str) -> list[Any]:
             found = json.loads(text)  # slower, and reads text that is no Unicode
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(run, row.seq, f"it is no JSON ({_short(str(error))}).") from error
-    if not isinstance(found, list):
+    if class_of(found) is not list:
         raise JournalDamaged(run, row.seq, "it is no array.")
-    return cast("list[Any]", found)
+    parts: list[Any] = found
+    return parts
 
 
 def same(one: str, other: str) -> bool:
