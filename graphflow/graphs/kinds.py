@@ -23,7 +23,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.codec import Kinds
 from graphflow.model.context import Context, reducer_of
 from graphflow.model.contract import Approval, Brief, Reason, Report
-from graphflow.model.exact import class_of
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Segment
 from graphflow.model.outcome import Call, Delegate, Done, Handoff, Pause, Skip
 from graphflow.model.plans import storable

@@ -43,13 +43,14 @@ class Codec:
     could not give back exactly: use bytes
     """
 
-    __slots__ = ("_how", "kinds", "secrets")
+    __slots__ = ("_how", "_reading", "kinds", "secrets")
 
     def __init__(self, kinds: Kinds, secrets: Mapping[str, object] | None = None) -> None:
         """Take the classes, and the secrets if there are any."""
         self.kinds = kinds
         self.secrets: Mapping[str, object] = dict(secrets or {})
         self._how = dict(HOW)
+        self._reading = Reading(kinds, self.secrets)
 
     def encode(self, value: object, what: str) -> Any:
         """Return a value as JSON data that `decode` gives back exactly.
@@ -79,7 +80,7 @@ class Codec:
             MissingSecrets: naming every secret that is asked for and was not given.
         """
         try:
-            return Reading(self.kinds, self.secrets).read(data, 0)
+            return self._reading.read(data, 0)
         except MissingSecrets:
             raise MissingSecrets(secrets_asked(data).difference(self.secrets)) from None
         except RecursionError as error:

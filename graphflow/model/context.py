@@ -6,14 +6,14 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar
 
 import pydantic
 from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
-from graphflow.model.frozen import mutable_part, mutable_value
+from graphflow.model.frozen import class_of, mutable_part, mutable_value
 from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields
 
 T = TypeVar("T")
@@ -186,16 +186,16 @@ class ContextRules:
                 known = ", ".join(map(repr, self.fields))
                 msg = f"an update of {name!r}, which is no field of {self.context.__name__}; its fields are {known}."
                 raise ContractError(msg)
-            hidden = name in self.hidden
             try:
-                checked[name] = rule.validate(value)
+                valid = checked[name] = rule.validate(value)
             except ValidationError as error:
+                hidden = name in self.hidden
                 text = _explain(self.context.__name__, name, error, hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
-            found = mutable_value(checked[name])
+            found = mutable_value(valid)
             if found is not None:  # such as an instance of a subclass with fields of its own
                 where, what, instead = found
-                where = "a place that is not shown" if hidden else where
+                where = "a place that is not shown" if name in self.hidden else where
                 field = f"{self.context.__name__}.{name}"
                 msg = f"an update of {field} could be changed: at {where}, {what}; use {instead}."
                 raise ContractError(msg)
@@ -212,13 +212,18 @@ class ContextRules:
 
 def rebuilt(old: Any, values: dict[str, Any], fields_set: set[str]) -> Any:
     """Return a copy of a frozen model with other values, without validating what was valid already."""
-    new: Any = object.__new__(cast("type[Any]", type(old)))
-    put = object.__setattr__
-    put(new, "__dict__", values)
-    put(new, "__pydantic_fields_set__", fields_set)
-    put(new, "__pydantic_extra__", None)
-    put(new, "__pydantic_private__", None)
+    new: Any = object.__new__(class_of(old))
+    _put_values(new, values)
+    _put_set(new, fields_set)
+    _put_extra(new, None)
+    _put_private(new, None)
     return new
+
+
+_put_values, _put_set, _put_extra, _put_private = (
+    vars(BaseModel)[name].__set__
+    for name in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__")
+)  # past the guard of a frozen model, and without its looking each of them up
 
 
 def rules_of(context: type[Context]) -> ContextRules:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
-from graphflow.model.frozen import FrozenDict, mutable_part
+from graphflow.model.frozen import FrozenDict, class_of, mutable_part
 from graphflow.model.outcome import Update
 
 DEEPEST: Final = 100
@@ -22,9 +22,6 @@ DEEPEST: Final = 100
 
 table_of: Final = cast("Callable[[Any], dict[Any, Any]]", operator.attrgetter("_items"))
 """The items of a `FrozenDict`, not copied: a `Mapping` is walked much more slowly. Nobody may change them."""
-
-class_of: Final = cast("Callable[[Any], type[Any]]", type)
-"""The exact class of a value, whatever the value says of itself."""
 
 
 class Unreadable(ValueError):

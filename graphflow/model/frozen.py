@@ -11,8 +11,8 @@ import decimal
 import types
 import typing
 from collections import abc
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar, cast, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 import pydantic
 from pydantic import BaseModel
@@ -198,6 +198,9 @@ def _name(kind: Any) -> str:
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
 
 
+class_of: Final = cast("Callable[[Any], type[Any]]", type)
+"""The exact class of a value, whatever the value says of itself."""
+
 _PROVED: dict[type, bool] = dict.fromkeys((str, bytes, int, float, complex, bool, type(None), decimal.Decimal), True)
 """What is known of the values of a class: True for immutable as such, False for one that must be looked into."""
 
@@ -213,8 +216,7 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
     >>> mutable_value(("a", 1)) is None
     True
     """
-    kind: Any = cast("Any", type(value))
-    if _PROVED.get(kind):
+    if _PROVED.get(class_of(value)):
         return None
     found = _mutable_value(value)
     if found is None:

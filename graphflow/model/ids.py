@@ -68,7 +68,7 @@ def path_text(path: Path) -> str:
 
 def _segment_text(segment: Segment) -> str:
     name, visit, lanes, call = segment
-    text = _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
+    text = _escaped(name)
     if visit != 1:
         text += f":{visit}"
     if lanes:
@@ -78,10 +78,18 @@ def _segment_text(segment: Segment) -> str:
     return text
 
 
-_SEGMENT = re.compile(
-    r"(?P<name>[^/:~@]*)(:(?P<visit>\d+))?(~(?P<lanes>\d+(\.\d+)*))?(@(?P<turn>\d+)\.(?P<call>\d+))?",
-    re.DOTALL,
-)
+@functools.lru_cache(maxsize=1024)
+def _escaped(name: str) -> str:
+    return _SPECIAL.sub(lambda found: f"%{ord(found[0]):02X}", name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _unescaped(text: str) -> str:
+    return re.sub(r"%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), text)
+
+
+_SEGMENT = re.compile(r"([^/:~@]*)(?::(\d+))?(?:~(\d+(?:\.\d+)*))?(?:@(\d+)\.(\d+))?", re.DOTALL)
+"""The name, the visit, the lanes, and the turn and the position of a call."""
 
 
 def parse_path(text: str) -> Path:
@@ -93,7 +101,9 @@ def parse_path(text: str) -> Path:
     >>> parse_path("desk/a%2Fb:2~3")
     (Segment(name='desk', visit=1, lanes=(), call=None), Segment(name='a/b', visit=2, lanes=(3,), call=None))
     """
-    return tuple(map(_parse_segment, text.split("/"))) if text else ()
+    if "/" not in text:
+        return (_parse_segment(text),) if text else ()
+    return tuple(map(_parse_segment, text.split("/")))
 
 
 def _parse_segment(text: str) -> Segment:
@@ -101,10 +111,13 @@ def _parse_segment(text: str) -> Segment:
     if found is None:
         msg = f"{text!r} is not a path segment: write name, name:visit, name~lane or name@turn.call."
         raise ValueError(msg)
-    name = re.sub(r"%([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), found["name"])
-    lanes = tuple(map(int, found["lanes"].split("."))) if found["lanes"] else ()
-    call = (int(found["turn"]), int(found["call"])) if found["turn"] is not None else None
-    return Segment(name, int(found["visit"] or 1), lanes, call)
+    name, visit, lanes, turn, call = found.groups()
+    return Segment(
+        _unescaped(name),
+        int(visit or 1),
+        tuple(map(int, lanes.split("."))) if lanes else (),
+        (int(turn), int(call)) if turn is not None else None,
+    )
 
 
 def names(path: Path) -> tuple[str, ...]:

@@ -123,6 +123,13 @@ class Plan:
         return made
 
 
+def _compare(found: Parts, wanted: Parts, given: frozenset[str]) -> None:
+    for name, value in wanted.items():
+        if found[name] is not value and name not in given and not same(found[name], value):
+            msg = f"its field {name!r} comes back as another value: a validator changes it, or it was never valid"
+            raise Misfit(msg)
+
+
 class ModelPlan(Plan):
     """How pydantic models are taken apart and built again."""
 
@@ -189,10 +196,9 @@ class ModelPlan(Plan):
         if len(found) != len(held):
             msg = "its validators give it more than its fields"
             raise Misfit(msg)
-        for name, value in (like or held).items():
-            if found[name] is not value and name not in given and not same(found[name], value):
-                msg = f"its field {name!r} comes back as another value: a validator changes it, or it was never valid"
-                raise Misfit(msg)
+        wanted = like or held
+        if not all(map(operator.is_, found.values(), map(wanted.__getitem__, found))):  # else all is well
+            _compare(found, wanted, given)
         if (extra or made.__pydantic_extra__) and not same(made.__pydantic_extra__, extra):
             msg = "its extra values come back otherwise"
             raise Misfit(msg)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sized
 from typing import Any, Final, TypeVar, cast
 
-from graphflow.model.exact import DEEPEST, Refused, Unreadable, class_of, key_step, kind_name, short
-from graphflow.model.frozen import FrozenDict
+from graphflow.model.exact import DEEPEST, Refused, Unreadable, key_step, kind_name, short
+from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import NOTHING, Update
 from graphflow.model.plans import EnumPlan, Misfit, ModelPlan, Plan
@@ -67,16 +67,17 @@ class Reading:
         if type(tag) is not str:
             msg = f"{short(tag)} is no tag"
             raise Unreadable(msg)
-        if tag in READERS:
-            return read_scalar(data)
-        if tag == "secret":
-            return self._wrapped(data)
-        if tag == "NOTHING" and len(data) == 1:
-            return NOTHING
         readers = _READ.get(tag)
         if readers is None:
+            if tag in READERS:
+                return read_scalar(data)
+            if tag == "secret":
+                return self._wrapped(data)
+            if tag == "NOTHING" and len(data) == 1:
+                return NOTHING
             return self._instance(self._kinds.named(tag), data, depth)
-        form = next((name for name in data if name != "$"), "")
+        first, *more = data
+        form = more[0] if more and first == "$" else first
         read = readers.get(form)
         if read is None or len(data) != 2:  # noqa: PLR2004 - the tag, and what stands in it
             msg = f"a {tag} with {short(sorted(map(str, data)))}"
@@ -91,12 +92,9 @@ class Reading:
         Raises:
             Unreadable: if it is none, or one of them is no value.
         """
-        if type(data) is not list:
-            msg = "an array is needed"
-            raise Unreadable(msg)
         made: list[Any] = []
         try:
-            for item in cast("list[Any]", data):
+            for item in _array(data):
                 made.append(self.read(item, depth + 1))  # noqa: PERF401 - its length says where an error is
         except Unreadable as error:
             error.step(f"[{len(made)}]")
@@ -207,9 +205,11 @@ class Reading:
         """Read a value of a class of the graph."""
         try:
             plan = self._kinds.plan(kind)
+            if isinstance(plan, ModelPlan):
+                return self._model(plan, data, depth)
             if isinstance(plan, EnumPlan):
                 return plan.read({name: part for name, part in data.items() if name != "$"})
-            return self._model(plan, data, depth) if isinstance(plan, ModelPlan) else self._fields(plan, data, depth)
+            return self._fields(plan, data, depth)
         except Misfit as error:
             msg = f"a {data['$']} that is not valid: {error}"
             raise Unreadable(msg) from error.why
@@ -251,7 +251,8 @@ class Reading:
             for name in plan.names:
                 part = data[name]
                 if name not in hidden:
-                    parts[name] = self.read(part, depth + 1)
+                    plain = type(part) is str and part.isascii()
+                    parts[name] = part if plain else self.read(part, depth + 1)
                 elif _is_secret(part):
                     parts[name] = self._secret(part)
                 else:
@@ -262,6 +263,8 @@ class Reading:
             raise
         return parts, hidden
 
+
+_TEXT: Final = frozenset({str})
 
 _BESIDES: Final = frozenset({"$", "$set", "$unset", "$extra"})
 """What may stand in a model beside its fields."""
@@ -289,17 +292,19 @@ def _other_fields(plan: Plan, data: Data) -> Unreadable:
 
 
 def _array(data: Any) -> list[Any]:
-    if type(data) is not list:
+    if class_of(data) is not list:
         msg = "an array is needed"
         raise Unreadable(msg)
-    return cast("list[Any]", data)
+    found: list[Any] = data
+    return found
 
 
 def _object(data: Any) -> Data:
-    if type(data) is not dict or not all(type(key) is str for key in cast("Data", data)):
+    if class_of(data) is not dict or not _TEXT.issuperset(map(class_of, data)):
         msg = "an object is needed"
         raise Unreadable(msg)
-    return cast("Data", data)
+    found: Data = data
+    return found
 
 
 def _hashed(make: Callable[[], T], count: int) -> T:

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, class_of, key_step, refuse_shape, same, table_of
-from graphflow.model.frozen import FrozenDict
+from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, key_step, refuse_shape, same, table_of
+from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
 from graphflow.model.plans import EnumPlan, ModelPlan, Plan, storable
@@ -81,6 +81,8 @@ class Writing:
         A copy is read from what was written.
         """
         made: Data | None = None
+        if ATOMS.issuperset(map(type, parts.values())):
+            return parts
         for name, part in parts.items():
             if type(part) in ATOMS or not changeable(part):
                 continue
@@ -275,7 +277,11 @@ def _writes_model(plan: ModelPlan, tag: str) -> How:
         try:
             for field in names:
                 part = held[field]
-                data[field] = writing.hide(part, field) if field in hidden else writing.write(part, depth + 1, field)
+                if field in hidden:
+                    data[field] = writing.hide(part, field)
+                else:
+                    plain = type(part) is str and part.isascii()
+                    data[field] = part if plain else writing.write(part, depth + 1, field)
         except Refused as refused:
             refused.step(f".{field}", value)
             raise

@@ -89,7 +89,8 @@ class Clockwork(Core):
             turn = visit.turn  # put off: what frees a slot is not done yet, and a refused turn may cancel it
             self.agenda.append(lambda: self._turn_if_wanted(visit, turn))
             return
-        self.time_turn(visit)
+        if node.timeout is not None:
+            self.time_turn(visit)
         token = visit.token
         state = visit.state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))

@@ -31,7 +31,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call
-from graphflow.model.state import Left, State
+from graphflow.model.state import Left, State, state_of
 from graphflow.runtime.commands import Command, SetTimer
 from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
@@ -122,7 +122,7 @@ class Core:
         meter = frame.meter
         snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
         log = token.thread or (frame.thread if token.scope is None else thread_above(token))
-        return State(
+        return state_of(
             token.context if context is None else context, inbox, path, turn, frame.depth,
             (
                 None if log is None else log.seen(), _left, snapshot, frame, token.counters.total,

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from graphflow import errors
 from graphflow.errors import EffectMismatch, NodeFailed
@@ -60,13 +60,16 @@ def _shown(request: EffectRequested | SleepRequested) -> str:
     return f"the effect {request.name!r} (arguments {request.digest})"
 
 
+_asked = cast("Callable[[], dict[str, Asked]]", dict)  # to call `dict[K, V]` itself takes ten times as long
+
+
 @dataclass(slots=True)
 class Memory:
     """What one attempt of one turn had asked and said."""
 
     turn: int
     attempt: int
-    asked: dict[str, Asked] = field(default_factory=dict[str, Asked])
+    asked: dict[str, Asked] = field(default_factory=_asked)
     emitted: int = 0
 
     def unused(self) -> str | None:
@@ -85,6 +88,8 @@ class Recall:
     def note(self, fact: Fact, commands: Iterable[Command]) -> None:
         """Take note of a stored fact, and of what the fold commanded then."""
         match fact:
+            case NodeReturned():
+                self._returned(fact)
             case EffectRequested() | SleepRequested():
                 memory = self._memory(fact.path, fact.turn, fact.attempt)
                 memory.asked[fact.key] = Asked(fact)
@@ -96,8 +101,6 @@ class Recall:
                 known = self._memories.get(fact.path)
                 if known is not None and known.turn == fact.turn:
                     known.emitted += 1
-            case NodeReturned():
-                self._returned(fact)
             case _:
                 pass
         for command in commands:
@@ -135,7 +138,9 @@ class Recall:
         One that was cut off has let go of nothing; of another, what was under way is over for the fold.
         """
         memory = self._memories.get(fact.path)
-        if memory is None or (memory.turn, memory.attempt) != (fact.turn, fact.attempt) or fact.cancelled:
+        if memory is None or not memory.asked or fact.cancelled:
+            return
+        if (memory.turn, memory.attempt) != (fact.turn, fact.attempt):
             return
         memory.asked = {key: asked for key, asked in memory.asked.items() if asked.is_over}
 

@@ -194,7 +194,8 @@ class Recorder:
 
     def _advance(self, fact: Fact) -> tuple[Record | None, Row | None, list[Command]] | None:
         """Advance the fold; return the record and its row, if anybody takes them, and what is to be done."""
-        if self._ended and (self.crash is not None or not isinstance(fact, TAKING_UP)):
+        over = self.crash is not None or (self.fold.ended is not None and self._ended)
+        if over and (self.crash is not None or not isinstance(fact, TAKING_UP)):
             return None
         if self._stopping:
             self._put_off(fact)

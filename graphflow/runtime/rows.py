@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import pydantic_core
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
@@ -21,7 +22,6 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 from graphflow.errors import JournalDamaged, NotStorable
 from graphflow.events import (
     FORMAT,
-    Body,
     Decision,
     EdgeName,
     EffectFinished,
@@ -35,6 +35,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.kinds import kinds_in
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, parse_path, path_text
 from graphflow.runtime.core import failure_of
 
@@ -43,27 +44,45 @@ MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], li
 
 
 class Plan(NamedTuple):
-    """How a kind of fact or decision is written.
+    """How a kind of fact or decision is read.
 
     Attributes:
         kind: its class.
         name: what it is called.
-        has_path: whether it says where it happened.
-        get: returns its other fields, in order.
-        names: their names.
+        path_at: the position of the field that says where it happened, or None.
+        names: the names of its other fields, in order.
         types: their types.
-        defaults: their defaults.
-        required: how many of them have none.
+        required: how many of them have no default.
     """
 
     kind: type[Any]
     name: str
-    has_path: bool
-    get: Callable[[Any], tuple[Any, ...]]
+    path_at: int | None
     names: tuple[str, ...]
     types: tuple[Any, ...]
+    required: int
+
+
+class Form(NamedTuple):
+    """How a kind of fact or decision is written.
+
+    Attributes:
+        name: what it is called.
+        has_path: whether it says where it happened.
+        get: returns its other fields, in order.
+        defaults: their defaults.
+        required: how many of them have none.
+        coded: the positions of those that the codec writes, unless they are plain; the rest are.
+        edges: the positions of those that name an edge.
+    """
+
+    name: str
+    has_path: bool
+    get: Callable[[Any], tuple[Any, ...]]
     defaults: tuple[Any, ...]
     required: int
+    coded: tuple[int, ...]
+    edges: tuple[int, ...]
 
 
 class Unread(NamedTuple):
@@ -75,26 +94,43 @@ class Unread(NamedTuple):
 _EXACT: Final = frozenset({int, str, bool})
 """The types of fields whose data are their values, without a further look."""
 
+_PLAIN: Final = frozenset({int, bool, EdgeName, type(None)})
+"""The types of fields whose values stand as they are: they are the library's own, never a user's."""
+
+_FAR: Final = 1 << 64
+
 
 def _plan(kind: type[Any]) -> Plan:
+    every = [item.name for item in fields(kind)]
     found = [item for item in fields(kind) if item.name != "path"]
-    names = tuple(item.name for item in found)
     name = kind_of(cast("Hashable", kind)) + (f"/{FORMAT}" if kind in (RunStarted, SessionStarted) else "")
     hints = typing.get_type_hints(kind)
-    types = tuple(hints[name] for name in names)
-    defaults = tuple(item.default for item in found)
-    required = sum(default is MISSING for default in defaults)
-    return Plan(kind, name, "path" in hints, _getter(names), names, types, defaults, required)
+    kinds = tuple(hints[item.name] for item in found)
+    path_at = every.index("path") if "path" in hints else None
+    required = sum(item.default is MISSING for item in found)
+    return Plan(kind, name, path_at, tuple(item.name for item in found), kinds, required)
+
+
+def _form(plan: Plan) -> Form:
+    defaults = tuple(item.default for item in fields(plan.kind) if item.name != "path")
+    coded = tuple(place for place, hint in enumerate(plan.types) if not _is_plain(hint))
+    edges = tuple(place for place, hint in enumerate(plan.types) if hint is EdgeName)
+    return Form(plan.name, plan.path_at is not None, _getter(plan.names), defaults, plan.required, coded, edges)
+
+
+def _is_plain(hint: Any) -> bool:
+    if typing.get_origin(hint) in {typing.Union, types.UnionType}:
+        return all(map(_is_plain, typing.get_args(hint)))
+    return hint in _PLAIN or typing.get_origin(hint) is Literal
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return cast("Callable[[Any], tuple[Any, ...]]", operator.attrgetter(*names))
-    return lambda body: tuple(getattr(body, name) for name in names)
-
-
-_PLAIN: Final = frozenset({int, bool, type(None), EdgeName})
-"""The classes whose values stand as they are; so do texts of ASCII."""
+    if not names:
+        return lambda _: ()
+    get = operator.attrgetter(*names)
+    return lambda body: (get(body),)
 
 
 class Rows:
@@ -132,7 +168,7 @@ class Rows:
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text."""
-        return _text([self._array(decision) for decision in decisions])
+        return _text([*map(self._array, decisions)])
 
     def check_result(self, value: object, what: str, fn: Callable[..., Any]) -> None:
         """Find out whether what an effect gave can be stored; the classes that its function declares can.
@@ -164,23 +200,32 @@ class Rows:
 
     def _array(self, body: Any) -> list[Any]:
         """Return a fact or a decision as an array: its kind, its path if it has one, its other fields."""
-        plan = PLANS[type(body)]
-        values = plan.get(body)
-        count, defaults = len(values), plan.defaults
-        while count > plan.required and values[count - 1] is defaults[count - 1]:
+        name, has_path, get, defaults, required, coded, edges = _FORMS[type(body)]
+        values = get(body)
+        count = len(values)
+        while count > required and values[count - 1] is defaults[count - 1]:
             count -= 1
-        made: list[Any] = [plan.name]
-        if plan.has_path:
+        if has_path:
             if body.path is not self._path:
                 self._path, self._text = body.path, path_text(body.path)
-            made.append(self._text)
-        for value in values[:count]:
-            kind = cast("type[Any]", type(value))
-            if kind in _PLAIN or (kind is str and value.isascii()):
-                made.append(value)
-            else:
-                codec = self._results if plan.kind is EffectFinished else self._codec
-                made.append(codec.encode(value, "a value"))
+            made = [name, self._text, *values[:count]]
+        else:
+            made = [name, *values[:count]]
+        first = len(made) - count
+        for place in edges:
+            made[first + place] = (*values[place],)  # the serializer is slow where it meets a class of ours
+        for place in coded:
+            if place >= count:
+                break
+            value = values[place]
+            kind = class_of(value)
+            if kind is str:
+                if value.isascii():
+                    continue
+            elif value is None or kind is bool or (kind is int and -_FAR < value < _FAR):
+                continue
+            codec = self._results if type(body) is EffectFinished else self._codec
+            made[first + place] = codec.encode(value, "a value")
         return made
 
     # --- reading ---
@@ -191,7 +236,8 @@ class Rows:
         Raises:
             JournalDamaged: if it is none.
         """
-        return cast("Fact", self._read(run, row, _data(run, row, row.fact), _FACTS))
+        fact: Fact = self._read(run, row, _data(run, row, row.fact), _FACTS)
+        return fact
 
     @staticmethod
     def said_of_graph(run: str, row: Row) -> tuple[str, Any] | None:
@@ -220,25 +266,28 @@ class Rows:
             JournalDamaged: if it is none.
         """
         found = _data(run, row, row.decisions)
-        decisions = tuple(cast("Decision", self._read(run, row, item, _DECISIONS)) for item in found)
+        decisions = tuple(self._read(run, row, item, _DECISIONS) for item in found)
         return Record(row.seq, row.at, self.fact(run, row), decisions)
 
-    def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Body:
+    def _read(self, run: str, row: Row, data: Any, kinds: Mapping[str, Plan]) -> Any:
         name: Any = None
         path: Path | None = None
         try:
             name, *values = data
             plan = kinds[name]
-            if plan.has_path:
-                path = _exactly(parse_path(values[0]), values.pop(0))
+            path = _exactly(values.pop(0)) if plan.path_at is not None else None
             if not plan.required <= len(values) <= len(plan.names):
                 msg = f"{name} has {len(values)} values"
                 raise ValueError(msg)
-            made = {
-                field: self._value(plan, field, kind, item)
-                for field, kind, item in zip(plan.names, plan.types, values, strict=False)
-            }
-            return cast("Body", plan.kind(**made) if path is None else plan.kind(path=path, **made))
+            for place, kind in enumerate(plan.types[: len(values)]):
+                item = values[place]
+                if type(item) is not kind or kind not in _EXACT:
+                    values[place] = self._value(plan, plan.names[place], kind, item)
+            if path is None:
+                return plan.kind(*values)
+            if plan.path_at == 0:
+                return plan.kind(path, *values)
+            return plan.kind(path=path, **dict(zip(plan.names, values, strict=False)))
         except MissingSecrets:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
@@ -269,13 +318,12 @@ class Rows:
             return _adapter(EdgeName).validate_python(EdgeName(*data), strict=True)
         if plan.kind is EffectFinished and name == "result":
             return self._result(data)
-        if type(data) is kind and kind in _EXACT:
-            return data
         value: Any = self._codec.decode(data)
         return value if kind is Any else _adapter(kind).validate_python(value, strict=True)
 
 
-def _exactly(path: Path, text: object) -> Path:
+def _exactly(text: str) -> Path:
+    path = parse_path(text)
     if path_text(path) != text:
         msg = f"{text!r} is no path as it is written"
         raise ValueError(msg)
@@ -339,9 +387,10 @@ def _data(run: str, row: Row, text: str) -> list[Any]:
             found = json.loads(text)  # slower, and reads text that is no Unicode
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(run, row.seq, f"it is no JSON ({_short(str(error))}).") from error
-    if not isinstance(found, list):
+    if class_of(found) is not list:
         raise JournalDamaged(run, row.seq, "it is no array.")
-    return cast("list[Any]", found)
+    parts: list[Any] = found
+    return parts
 
 
 def same(one: str, other: str) -> bool:
@@ -367,5 +416,6 @@ def _short(text: str) -> str:
 
 
 PLANS: Final[dict[type[Any], Plan]] = {kind: _plan(kind) for kind in (*Fact.__args__, *Decision.__args__)}
+_FORMS: Final[dict[type[Any], Form]] = {kind: _form(plan) for kind, plan in PLANS.items()}
 _FACTS: Final = {PLANS[kind].name: PLANS[kind] for kind in Fact.__args__}
 _DECISIONS: Final = {PLANS[kind].name: PLANS[kind] for kind in Decision.__args__}

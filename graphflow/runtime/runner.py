@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context as ContextVars
 from contextvars import copy_context
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -32,6 +33,7 @@ from graphflow.events import (
     TextDelta,
     Warned,
 )
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
@@ -246,7 +248,7 @@ class Runner(Sessions):
         node, around = command.node, self._context.copy()
         args = (command.state, body) if node.wants_step else (command.state,)
         coroutine = around.run(node.fn, *args)
-        if not inspect.iscoroutine(coroutine):
+        if class_of(coroutine) is not CoroutineType:
             coroutine = awaited(coroutine)
         began = time.perf_counter()
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from graphflow.errors import GraphChanged, InternalError, JournalDamaged, JournalMismatch, NodeFailed, UnknownRun
 from graphflow.events import (
@@ -173,9 +173,12 @@ def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
         raise JournalDamaged(run, row.seq, f"the result of {fact.key!r} is not what a model or a tool gives.")
 
 
+_MAY_FAIL: Final = (NodeReturned, EffectFinished, HookAnswered)
+
+
 def _note_error(folded: Folded, fact: Fact) -> None:
     """Remember how a body failed, in case that ends the run."""
-    if not isinstance(fact, NodeReturned | EffectFinished | HookAnswered):
+    if not isinstance(fact, _MAY_FAIL):
         return
     failure: Failure | None = fact.failure
     if failure is None:

@@ -238,9 +238,11 @@ class CallState:
     hop: int = 0  # which traversal of its edge it is
 
 
-@dataclass(slots=True, eq=False)
 class Visit:
-    """One entry of a node."""
+    """One entry of a node.
+
+    What it has from the start stays with the class until it changes: a visit is made at every hop, and few need all.
+    """
 
     token: Token
     station: Station
@@ -265,11 +267,20 @@ class Visit:
     slot: bool = False  # whether it holds one of the run's slots
     naps: dict[str, int] | None = None  # the timers of its sleeps by key, this turn
     due: list[Command] | None = None  # what its body may go on with once it holds a slot
-    flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
+    flying: dict[str, tuple[Any, ...]]  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
     state: Any = None  # what its body, or the hook, was given this turn
     talk: Talk | None = None  # an agent's
     tables: tuple[list[Any], list[Any]] | None = None  # where its spending is counted, once it has spent something
+
+    def __init__(self, token: Token, station: Station, path: Path, edge: Edge, inbox: Inbox) -> None:
+        """Begin."""
+        self.token = token
+        self.station = station
+        self.path = path
+        self.edge = edge
+        self.inbox = inbox
+        self.flying = {}
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from graphflow.errors import (
     ContractError,
@@ -24,7 +24,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.compiled import Edge, NextOut
 from graphflow.model.contract import Brief, Reason, Report
-from graphflow.model.frozen import mutable_value
+from graphflow.model.frozen import class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.state import Message
@@ -256,7 +256,7 @@ class Visits(Attempts):
         self.hit_bound(token, reason, again)
 
     def _outcome(self, visit: Visit, outcome: Any) -> None:
-        kind: Any = cast("Any", type(outcome))
+        kind = class_of(outcome)
         if kind is Done:
             self._finish(visit, outcome.output, outcome.update)
         elif outcome is None:

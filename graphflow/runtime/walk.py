@@ -78,7 +78,10 @@ class Walk(Core):
         state = self.state(token, inbox, path, context=context)
         match out:
             case ChooseOut():
-                return next((case for case in out.cases if case.test is None or case.test(state)), out.default)
+                for case in out.cases:
+                    if case.test is None or case.test(state):
+                        return case
+                return out.default
             case ForkOut():
                 return tuple(edge for edge in out.edges if edge.test is None or edge.test(state))
             case MapOut():
