@@ -258,7 +258,7 @@ def w6(n: int, *, fsync: bool = False) -> Any:
     loop = say.choose(when(more, say, max_hops=n), default=END)
     graph = Graph("w6", START >> say, loop, context=Talk, budget=BUDGET)
     prepared(graph)  # as for any run but the first of a program: its sources have been read
-    anyio.run(journal.runs)  # and the database is there
+    anyio.run(_opened, journal)  # and the database is open
 
     async def once() -> int:
         return len((await run(graph, Talk(), journal=journal, run_id="w6")).context.items)
@@ -273,7 +273,12 @@ def w6(n: int, *, fsync: bool = False) -> Any:
         assert len(found.context.items) == n
         return {"bytes": tree_bytes(folder), "resume_ms": round(took * 1e3, 2)}
 
-    return Case(once, n, fresh=True, close=lambda: rmtree(folder), extra=extra)
+    return Case(once, n, fresh=True, close=partial(rmtree, folder), extra=extra)
+
+
+async def _opened(journal: SqliteJournal) -> None:
+    writer = await journal.claim("another")
+    await writer.release()
 
 
 CASES = {
@@ -284,7 +289,7 @@ CASES = {
     "W4": w4,
     "W5": w5,
     "W6": w6,
-    "W6_walfull": lambda n: w6(n, fsync=True),
+    "W6_walfull": partial(w6, fsync=True),
     "W8": w8,
     "W8_sleep": w8_sleep,
 }
