@@ -58,8 +58,6 @@ class Parameters:
             near = _brief(text[max(error.pos - 20, 0) : error.pos + 20])
             wrong = f"they are no JSON: {error.msg.removesuffix(' at')} at character {error.pos}, near {near}"
             raise self._refused(name, [wrong]) from None
-        except RecursionError:
-            raise self._refused(name, ["they are nested too deeply"]) from None
         except Exception as error:  # a validator of the user may raise anything
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise self._refused(name, [f"{kind}{error}"]) from error
@@ -81,8 +79,8 @@ def _check_json(text: str) -> None:
 
     Raises:
         ValueError: saying so.
-        RecursionError: if it is nested too deeply.
     """
+    check_depth(text)
     found = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite, parse_int=_whole)
     if not isinstance(found, dict):
         kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(
@@ -90,6 +88,32 @@ def _check_json(text: str) -> None:
         )
         msg = f"they are {kind}, not an object"
         raise ValueError(msg)  # noqa: TRY004 - it is the text that is wrong
+
+
+DEEPEST: Final = 100
+"""How many arrays and objects of a model's JSON may stand inside each other."""
+
+_TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+def check_depth(text: str) -> None:
+    """Refuse JSON that is nested deeper than a fixed limit.
+
+    Python's own limit is what is left of the stack, which another process, and another thread, has more or less of:
+    what is decided by it is decided otherwise when a run is folded again.
+
+    Raises:
+        ValueError: if it is nested too deeply.
+    """
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return
+    depth = 0
+    for found in _TOKENS.finditer(text):
+        token = found[0]
+        depth += (token in "[{") - (token in "]}")
+        if depth > DEEPEST:
+            msg = "they are nested too deeply"
+            raise ValueError(msg)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

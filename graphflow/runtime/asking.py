@@ -19,6 +19,7 @@ from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names, said_of
 from graphflow.nodes.client import ModelReply, ToolSpec
 from graphflow.nodes.schemas import answer_schema, schema_text
+from graphflow.nodes.signatures import check_depth
 from graphflow.nodes.tools import AskUser, Tool
 
 NOTE_SCHEMA = json.dumps(
@@ -218,8 +219,9 @@ def as_plain_text(messages: Thread) -> Thread:
 
 def _loaded(text: str) -> Any:
     try:
+        check_depth(text)
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return text
 
 
@@ -239,8 +241,9 @@ def read_reply(reply: ModelReply, *, native: bool) -> Decided:
     if not reply.text.strip():
         return Decided()
     try:
+        check_depth(reply.text)
         found = json.loads(_unfenced(reply.text))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return Decided(reply.text, problem=f"it is no JSON ({error})")
     if not isinstance(found, dict):
         return Decided(reply.text, problem="it is no JSON object")
