@@ -559,7 +559,7 @@ def test_each_call_gets_a_default_of_its_own() -> None:
         ('{"anything": 1, "anything": 2}', '"anything" is given twice'),
         ('{"anything": {"a": 1, "a": 1}}', '"a" is given twice'),
         ("[" * 100_000, "they are nested too deeply"),
-        (f'{{"anything": {"[" * 500}{"]" * 500}}}', "they are no JSON: recursion limit exceeded"),
+        (f'{{"anything": {"[" * 500}{"]" * 500}}}', "they are nested too deeply"),
         ("{}", "where: is missing. Wanted:"),
         ('{"where": {"x": 1}, "wher": 1}', "wher: is not known"),
         ('{"where": {"x": 1}, "a\\nb": 1}', '"a\\nb": is not known'),

@@ -58,6 +58,8 @@ class Parameters:
             near = _brief(text[max(error.pos - 20, 0) : error.pos + 20])
             wrong = f"they are no JSON: {error.msg.removesuffix(' at')} at character {error.pos}, near {near}"
             raise self._refused(name, [wrong]) from None
+        except RecursionError:  # of a validator
+            raise self._refused(name, ["they are nested too deeply"]) from None
         except Exception as error:  # a validator of the user may raise anything
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise self._refused(name, [f"{kind}{error}"]) from error
@@ -109,8 +111,8 @@ def check_depth(text: str) -> None:
         return
     depth = 0
     for found in _TOKENS.finditer(text):
-        token = found[0]
-        depth += (token in "[{") - (token in "]}")
+        mark = found[0]
+        depth += (mark in "[{") - (mark in "]}")
         if depth > DEEPEST:
             msg = "they are nested too deeply"
             raise ValueError(msg)
