@@ -52,7 +52,7 @@ class Body:
         self.cancelled = False
         self.ended = False
         self._count = 0  # of its effects without a key
-        self._sleeps = 0
+        self._sleeps: dict[str, int] = {}  # how often it has slept for how long
         self.blocked = 0.0
         self.thread = False
         self.awake = True
@@ -264,12 +264,12 @@ class Body:
         if self.cancelled or self.ended:
             await self._refused()
         inside = self._inside()
-        if inside is None:
-            key = f"sleep {self._sleeps}"  # apart from effects: which of two that run side by side is first is timing
-            self._sleeps += 1
-        else:  # counted in its effect, which is not done again once it is recorded
-            key = f"sleep {inside.key}/{inside.sleeps}"
-            inside.sleeps += 1
+        # Known by its length and its number among those of that length, for which of two that run side by side begins
+        # first is timing. Inside an effect it is counted there: that is not done again once it is recorded.
+        counts = self._sleeps if inside is None else inside.sleeps
+        length = f"{float(seconds):g}"
+        number = counts[length] = counts.get(length, 0) + 1
+        key = f"sleep {length} #{number}" if inside is None else f"sleep {inside.key}/{length} #{number}"
         request = SleepRequested(self.path, self.command.turn, self.command.attempt, key, float(seconds))
         known = self.memory.asked.pop(key, None) if self.memory is not None else None
         await (self._ask(request) if known is None else self._ask_again(request, known))
@@ -308,7 +308,8 @@ class _Inside:
     __slots__ = ("body", "key", "sleeps")
 
     def __init__(self, body: Body, key: str) -> None:
-        self.body, self.key, self.sleeps = body, key, 0
+        self.body, self.key = body, key
+        self.sleeps: dict[str, int] = {}
 
 
 _INSIDE: ContextVar[_Inside | None] = ContextVar("graphflow_inside_effect", default=None)
