@@ -95,14 +95,14 @@ def ran(
     )
 
 
-def interrupted(words: list[str]) -> tuple[int, str, str]:
+def interrupted(words: list[str], number: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
     """Run a process, interrupt it as soon as its node is at rest, and return how it ended."""
     with subprocess.Popen(
         words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         said = until(process.stderr, "at rest")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, said + err
 
@@ -125,7 +125,7 @@ def test_ctrl_c_cancels_the_run_and_keeps_what_was_done(
     """Exit code 130, a result, a complete file of events, and no wait for a thread that nobody can stop."""
     file = tmp_path / "run.jsonl"
 
-    code, out, err = interrupted(command("run", graphs(name), "q", "--json", "--events", str(file)))
+    code, out, err = interrupted(command("run", graphs(name), "q", "--json", "--no-store", "--events", str(file)))
 
     events = [read_event(line) for line in file.read_text("ascii").splitlines()]
     assert code == 130
@@ -134,6 +134,20 @@ def test_ctrl_c_cancels_the_run_and_keeps_what_was_done(
     assert "cancelled by Ctrl-C" in err
     assert "Traceback" not in err
     assert events[-1].kind == "run_ended"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_breaks_a_stored_run_off_which_can_be_gone_on_with(
+    graphs: Callable[[str], str], number: signal.Signals
+) -> None:
+    """Nothing is recorded of it, the way on is said, and the run is open."""
+    code, out, err = interrupted(command("run", graphs("rests"), "q", "--run-id", "mine"), number)
+
+    shown = ran(command("runs", "show", "mine", "--json"))
+    assert (code, out) == (130, "")
+    assert "to go on with it: graphflow resume mine" in err
+    assert "Traceback" not in err
+    assert json.loads(shown.stdout)["status"] == "open"
 
 
 def test_a_second_ctrl_c_stops_at_once(graphs: Callable[[str], str]) -> None:

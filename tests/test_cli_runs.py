@@ -632,7 +632,7 @@ def test_runs_can_be_stored_in_postgresql(graphs: Target, capsys: Printed, postg
     resumed = do("resume", "of the", "--answer", "which=pear", *at)
     listed = do("runs", "list", "--graph", "asks", *at)
     shown = do("runs", "show", "of the", *at)
-    deleted = do("runs", "delete", "of the", "--yes", *at)
+    deleted = do("runs", "delete", "of the command line", "--yes", *at)
 
     assert [code for code, _, _ in (waiting, resumed, listed, shown, deleted)] == [4, 0, 0, 0, 0]
     assert "graphflow resume 'of the command line' --db ... --answer which=VALUE" in waiting[2]

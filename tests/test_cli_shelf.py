@@ -514,11 +514,13 @@ def test_a_run_is_deleted_for_good(graphs: Target, capsys: Printed) -> None:
     for run in ("one", "two", "three"):
         done(capsys, "run", graphs("works"), f"the question of {run}", "--run-id", run)
 
-    code, out, _ = done(capsys, "runs", "delete", "one", "tw", "one", "--yes")
+    code, out, _ = done(capsys, "runs", "delete", "one", "two", "one", "--yes")
 
     assert (code, out) == (0, "deleted one\ndeleted two\n")
     assert json.loads(Path(".graphflow/targets.json").read_text("utf-8")).keys() == {"three"}
     assert not any(b"question of one" in file.read_bytes() for file in Path(".graphflow").rglob("*") if file.is_file())
+    code, _, err = done(capsys, "runs", "delete", "thr", "-y")
+    assert (code, "no run 'thr' is stored" in err) == (2, True)  # what is deleted is not guessed at
     assert json.loads(done(capsys, "runs", "delete", "three", "-y", "--json")[1]) == {"deleted": ["three"]}
 
 

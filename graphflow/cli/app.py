@@ -102,7 +102,8 @@ def run(
     """Run a graph.
 
     The result goes to stdout; progress, and what the nodes print, to stderr.
-    Ctrl-C cancels the run and waits for its end; a second Ctrl-C stops at once.
+    Ctrl-C, or SIGTERM, breaks a stored run off, and `graphflow resume` goes on with it; with --no-store it cancels the
+    run and waits for its end. A second Ctrl-C stops at once.
     What happens is stored as it happens, so that `resume` goes on with the run, whatever ends this process.
     """
     from graphflow.cli.going import Manner

@@ -155,7 +155,8 @@ def explained(error: BaseException) -> tuple[int, str]:
         case BadUse() | DefinitionError() | UsageError() | MissingExtra():
             return BAD_USE, text_of(error)
         case KeyboardInterrupt():
-            return INTERRUPTED, "\n".join(["cancelled.", *notes_of(error)])
+            notes = notes_of(error)
+            return INTERRUPTED, "\n".join(["broken off." if notes else "cancelled.", *notes])
         case JournalError() | NotStorable():
             return STORE, "\n".join([_of_store(error), *notes_of(error)])
         case GraphflowError():

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 import anyio
-import anyio.to_thread
 
 from graphflow.cli.asking import Approvals, hint_lines, question_data, question_lines
 from graphflow.cli.calls import Calls
@@ -121,14 +120,17 @@ class Going:
             self._run_id = run.run_id
             loop = asyncio.get_running_loop()
 
-            def cancel(by: str) -> None:
-                loop.call_soon_threadsafe(run.cancel, by)  # a signal comes between any two instructions
+            def cancel(by: str) -> None:  # a signal comes between any two instructions
+                if self._kept is not None:  # it can be gone on with
+                    loop.call_soon_threadsafe(run.break_off)
+                    return
+                loop.call_soon_threadsafe(run.cancel, by)
                 loop.call_soon_threadsafe(self._progress.note, "cancelling; Ctrl-C once more stops at once")
 
             interrupts.cancel = cancel  # at once: its bodies begin at the next wait
+            self._keep(run.run_id)
             self._say_where(run.run_id)
             await self._taken_up(run)
-            await self._keep(run.run_id)
             while True:
                 interrupts.cancel = cancel
                 ended = await self._watched(run)
@@ -140,6 +142,8 @@ class Going:
                     if not answers.answer(run, self.calls.approval, self._progress.note):
                         return ended
                 except KeyboardInterrupt:
+                    if self._kept is not None:
+                        raise  # it waits on, and can be answered another time
                     run.cancel("Ctrl-C")
 
     def _hear(self, _: Event) -> None:
@@ -159,12 +163,12 @@ class Going:
         if self._kept is not None and not self._quiet:
             self._screen.say(f"run {visible(run_id)}, stored in {self._kept.store.name}")
 
-    async def _keep(self, run_id: str) -> None:
-        """Note which graph the run is of."""
+    def _keep(self, run_id: str) -> None:
+        """Note which graph the run is of, before it begins: nothing is awaited until then."""
         if self._kept is None:
             return
         try:
-            await anyio.to_thread.run_sync(self._kept.store.targets.note, run_id, self._kept.noted)
+            self._kept.store.targets.note(run_id, self._kept.noted)
         except (OSError, JournalError) as error:
             why = reading(error) if isinstance(error, OSError) else text_of(error)
             self._progress.note(f"its target could not be noted ({why}): resume it with --target.")
@@ -303,7 +307,8 @@ def tell(screen: Screen, manner: Manner, ended: Ended, store: Store | None) -> N
             screen.say("\n".join(frames) if manner.traceback else "(--traceback shows where)")
     if not manner.quiet:
         told = ["completed"] * (result.status == "completed")
-        told += ["it had ended before: nothing was done"] * (ended.idle and result.status != "waiting")
+        over = result.status not in {"waiting", "exhausted"}
+        told += ["it had ended before: nothing was done"] * (ended.idle and over)
         told += [ended.spending] * bool(ended.spending)
         screen.say(" · ".join([*told, f"run {result.run_id}"]))
 

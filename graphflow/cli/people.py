@@ -23,7 +23,7 @@ FORM: Final = "ID=VALUE"
 
 
 class Interrupts:
-    """The first Ctrl-C cancels the run, which ends in order; a second one stops at once, a third one without a word.
+    """The first Ctrl-C breaks the run off, or cancels it, in order; a second one stops at once, a third without a word.
 
     Without a run to cancel the first one raises KeyboardInterrupt.
     """

@@ -13,9 +13,9 @@ import anyio
 from graphflow.cli.faults import BadUse, reading
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import EXIT_CODES, to_json
-from graphflow.cli.store import Store, StoreOptions, find, opened
+from graphflow.cli.store import Store, StoreOptions, opened
 from graphflow.cli.stored import OPEN, Summary, summary_data, summary_of
-from graphflow.errors import JournalError
+from graphflow.errors import JournalError, UnknownRun
 from graphflow.events import StoredRun
 from graphflow.visualize.text import cells, clip, count, plain, shown
 from graphflow.visualize.tree import GLYPHS
@@ -155,8 +155,12 @@ def delete_command(screen: Screen, options: StoreOptions, asked: Sequence[str], 
 
 
 async def _meant(store: Store, asked: Sequence[str]) -> list[StoredRun]:
-    found = [await find(store, name) for name in asked]
-    return list({run.run: run for run in found}.values())
+    """Return the runs of whole ids: what is deleted is not guessed at."""
+    runs = {run.run: run for run in await store.journal.runs()}
+    unknown = next((name for name in asked if name not in runs), None)
+    if unknown is not None:
+        raise UnknownRun(unknown, list(runs))
+    return list({name: runs[name] for name in asked}.values())
 
 
 async def _delete(store: Store, chosen: Sequence[StoredRun], gone: list[str]) -> None:

@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -114,8 +114,12 @@ def reopen(
     """
     from graphflow.graphs.checks import require_runnable
 
+    _check_use(graph, journal, changed, answers, secrets)
     require_runnable(graph)
-    _check_use(journal, changed, answers, secrets)
+    amount: object = budget
+    if amount is not None and not isinstance(amount, Budget):
+        msg = f"budget={budget!r}: a Budget is needed, or None."
+        raise UsageError(msg)
 
     async def opened(*, keep: bool) -> Run[C]:
         from graphflow.runtime.recorder import Setup, Store
@@ -210,7 +214,7 @@ async def branch_off(
     """
     from graphflow.runtime.stored import fold_rows, prepared, rows_of
 
-    _check_use(journal, changed, NO_ANSWERS, secrets)
+    _check_use(graph, journal, changed, NO_ANSWERS, secrets)
     number: object = at
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
         msg = f"fork_run(at={at!r}): the number of an event is needed, or None for the last."
@@ -273,7 +277,7 @@ async def replay(
     """
     from graphflow.runtime.recorder import Setup
 
-    _check_use(journal, changed, NO_ANSWERS, secrets)
+    _check_use(graph, journal, changed, NO_ANSWERS, secrets)
     folded, _ = await _folded(graph, run_id, journal, changed, secrets, keep=False)
     setup = Setup(
         graph=graph, run_id=run_id, clock=RealClock(), store=None, listeners=(), before=None, resources=(),
@@ -300,12 +304,15 @@ async def _folded(
     return await anyio.to_thread.run_sync(fold), rows
 
 
-def _check_use(journal: object, changed: object, answers: object, secrets: object) -> None:
+def _check_use(graph: object, journal: object, changed: object, answers: object, secrets: object) -> None:
     """Look at what was given before anything is opened.
 
     Raises:
         UsageError: if something of it makes no sense.
     """
+    if not isinstance(graph, Graph):
+        msg = f"{graph!r} is no graph: resume(graph, run_id, journal=...)."
+        raise UsageError(msg)
     check_journal(journal)
     if changed not in ("refuse", "compatible"):
         msg = f'changed={changed!r}: "refuse" or "compatible" is needed.'
@@ -315,6 +322,10 @@ def _check_use(journal: object, changed: object, answers: object, secrets: objec
         raise UsageError(msg)
     if secrets is not None and not isinstance(secrets, Mapping):
         msg = f"secrets={type(secrets).__name__}: a table of values by the names of their fields is needed."
+        raise UsageError(msg)
+    empty = [name for name, value in cast("Mapping[str, object]", secrets or {}).items() if value is None]
+    if empty:
+        msg = f"secrets={{{empty[0]!r}: None}}: the value of the secret is needed."
         raise UsageError(msg)
 
 
