@@ -643,7 +643,7 @@ def test_a_model_that_raises_is_told_without_a_traceback(agents: Target, capsys:
 
 def test_ctrl_c_cancels_a_model_call(agents: Target) -> None:
     """A model that never answers is left; the result and what was spent are there."""
-    words = command("run", agents("thinks"), "q", "--json")
+    words = command("run", agents("thinks"), "q", "--json", "--no-store")
     with subprocess.Popen(
         words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

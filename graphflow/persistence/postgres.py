@@ -8,8 +8,6 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
-from anyio import CancelScope
-
 from graphflow.errors import InternalError, RunLocked, UsageError
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.postgres_store import Store
@@ -18,6 +16,7 @@ from graphflow.persistence.storing import (
     checked_row,
     digest,
     in_thread,
+    left_in_thread,
     new_epoch,
     released,
     row_of,
@@ -243,8 +242,7 @@ class PostgresWriter:
 
     async def release(self) -> None:
         """Give the writer's place back, whoever cancels it meanwhile."""
-        with CancelScope(shield=True):
-            await in_thread(self.leave)
+        await left_in_thread(self.leave)
 
     def leave(self) -> None:
         """Give the writer's place back in this thread."""

@@ -10,8 +10,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
-from anyio import CancelScope
-
 from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_lock import RunLock
@@ -20,6 +18,7 @@ from graphflow.persistence.storing import (
     LAST_SEQ,
     checked_id,
     in_thread,
+    left_in_thread,
     misnumbered,
     new_epoch,
     not_text,
@@ -283,8 +282,7 @@ class SqliteWriter:
 
     async def release(self) -> None:
         """Give the writer's place back, whoever cancels it meanwhile."""
-        with CancelScope(shield=True):
-            await in_thread(self.leave)
+        await left_in_thread(self.leave)
 
     def leave(self) -> None:
         """Give the writer's place back in this thread."""

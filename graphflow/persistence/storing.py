@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, NoReturn, TypeVar, TypeVarTuple
 
-from anyio import CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from graphflow.errors import JournalDamaged, UsageError
@@ -36,6 +36,19 @@ async def in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
         limiter = CapacityLimiter(_WORKERS)
         _THREADS.set(limiter)
     return await to_thread.run_sync(work, *args, limiter=limiter)
+
+
+async def left_in_thread(leave: Callable[[], object]) -> None:
+    """Give something back in a worker thread; a task that is cancelled meanwhile gives it back all the same.
+
+    A task of asyncio can be cancelled in a way that no scope shields from, and then the thread may never have begun.
+    """
+    try:
+        with CancelScope(shield=True):
+            await in_thread(leave)
+    except BaseException:
+        threading.Thread(target=leave, name="graphflow release").start()
+        raise
 
 
 async def taken_in_thread(take: Callable[[str], T], run: str, give_back: Callable[[T], object]) -> T:

@@ -91,6 +91,7 @@ class Recorder:
         self.crash: BaseException | None = None
         self.records: deque[Record | Event] | None = deque() if setup.keep else None
         self.seq = 0
+        self._latest = 0.0  # the active seconds of the last record
         self.redact = setup.redact
         self.store = setup.store
         self._slow = setup.store is not None and not setup.store.writer.instant  # storing is to be waited for
@@ -200,7 +201,8 @@ class Recorder:
         if self._stopping:
             self._put_off(fact)
             return None
-        at, row, text = self._active(), None, ""
+        at = self._latest = max(self._active(), self._latest)  # a clock that is set back does not undo what was
+        row, text = None, ""
         try:
             if self.redact is not None:
                 from graphflow.runtime.redaction import redacted_fact

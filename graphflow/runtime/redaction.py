@@ -26,7 +26,7 @@ from graphflow.events import (
 )
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
-from graphflow.model.outcome import Call, Handoff, Update
+from graphflow.model.outcome import Call, Delegate, Handoff, Update
 from graphflow.model.thread import ThreadMessage, ToolCall
 
 Redact: TypeAlias = Callable[[str], str]
@@ -96,6 +96,19 @@ def redacted(value: Any, redact: Redact) -> Any:
     if kind in _TABLES:
         table = {key: redacted(item, redact) for key, item in value.items()}
         return value if _unchanged(table.values(), value.values()) else kind(table)
+    try:
+        return _rebuilt(kind, value, redact)
+    except UsageError:
+        raise
+    except Exception as error:  # a class of the user looks at what it is given
+        msg = f"redact= changed a {kind.__qualname__} so that it cannot be made again: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+
+
+def _rebuilt(kind: Any, value: Any, redact: Redact) -> Any:
+    if kind is Delegate:
+        calls, update = redacted(value.calls, redact), redacted(value.update, redact)
+        return value if calls is value.calls and update is value.update else Delegate(*calls, update=update)
     if kind is Update:
         return Update(**{name: redacted(item, redact) for name, item in value.fields.items()})
     skipped = _NAMES.get(kind, frozenset())

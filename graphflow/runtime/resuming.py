@@ -9,7 +9,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -116,6 +116,10 @@ def reopen(
 
     _check_use(graph, journal, changed, answers, secrets)
     require_runnable(graph)
+    heard: object = listeners
+    if not isinstance(heard, Sequence) or not all(map(callable, listeners)):
+        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
+        raise UsageError(msg)
     amount: object = budget
     if amount is not None and not isinstance(amount, Budget):
         msg = f"budget={budget!r}: a Budget is needed, or None."
@@ -191,10 +195,17 @@ async def fork_run(
         Exception: what `resume` raises.
     """
     made = await branch_off(graph, run_id, journal=journal, at=at, new_id=new_id, changed=changed, secrets=secrets)
-    return await resume(
-        graph, made, journal=journal, budget=budget, answers=answers, resources=resources, changed=changed,
-        before=before, listeners=listeners, clock=clock, redact=redact, secrets=secrets,
-    )  # fmt: skip
+    shared = (await journal.read(made))[-1].seq
+    try:
+        return await resume(
+            graph, made, journal=journal, budget=budget, answers=answers, resources=resources, changed=changed,
+            before=before, listeners=listeners, clock=clock, redact=redact, secrets=secrets,
+        )  # fmt: skip
+    except (UsageError, ValueError, TypeError):  # it may not even have begun: then there is no such run
+        with anyio.CancelScope(shield=True):
+            if not await journal.read(made, after=shared):
+                await journal.delete(made)
+        raise
 
 
 async def branch_off(
@@ -322,10 +333,6 @@ def _check_use(graph: object, journal: object, changed: object, answers: object,
         raise UsageError(msg)
     if secrets is not None and not isinstance(secrets, Mapping):
         msg = f"secrets={type(secrets).__name__}: a table of values by the names of their fields is needed."
-        raise UsageError(msg)
-    empty = [name for name, value in cast("Mapping[str, object]", secrets or {}).items() if value is None]
-    if empty:
-        msg = f"secrets={{{empty[0]!r}: None}}: the value of the secret is needed."
         raise UsageError(msg)
 
 

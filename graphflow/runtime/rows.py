@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 import pydantic_core
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
-from graphflow.errors import JournalDamaged, NotStorable
+from graphflow.errors import JournalDamaged, NotStorable, UsageError
 from graphflow.events import (
     FORMAT,
     Decision,
@@ -34,7 +34,7 @@ from graphflow.events import (
     kind_of,
 )
 from graphflow.graphs.kinds import kinds_in
-from graphflow.model.codec import Codec, MissingSecrets, Unreadable
+from graphflow.model.codec import Codec, MissingSecrets, Unreadable, secrets_asked
 from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, parse_path, path_text
 from graphflow.runtime.core import failure_of
@@ -292,6 +292,9 @@ class Rows:
             raise
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             where = f" of {path_text(path)!r}" if path else ""
+            if self._codec.secrets and secrets_asked(data):
+                msg = f"a secret that was given does not fit the {name}{where} of the run {run!r}: {_short(str(error))}"
+                raise UsageError(msg) from error
             what = f"there is no {name!r}" if isinstance(error, KeyError) else f"in the {name}{where}: {error}"
             raise JournalDamaged(run, row.seq, _short(what)) from error
 

@@ -467,7 +467,10 @@ def _for_people(value: Any) -> str:
         return value.objective
     if isinstance(value, Report):
         return "; ".join(part for part in (value.finding, value.reason.text if value.reason else "") if part)
-    return str(value)
+    try:
+        return str(value)
+    except Exception as error:  # noqa: BLE001 - a user's class, or a number of too many digits
+        return f"(a {type(value).__name__} whose text could not be made: {type(error).__name__})"
 
 
 def _changeable(value: Any) -> tuple[str, str, str] | None:
