@@ -16,7 +16,8 @@ from graphflow import END, START, Context, FrozenDict, Graph, State, Update
 from graphflow.errors import NotStorable
 from graphflow.graphs.kinds import OURS, errors_in, kinds_in, kinds_of
 from graphflow.model.codec import Codec, Kinds, Unreadable, secret
-from graphflow.model.exact import DEEPEST, changeable, class_of, key_step, kind_name, same, short
+from graphflow.model.exact import DEEPEST, changeable, key_step, kind_name, same, short
+from graphflow.model.frozen import class_of
 from graphflow.model.plans import Plan
 from graphflow.model.scalars import read_text
 from graphflow.model.secrets import marked, read_hints

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphflow.model.codec import Codec, Kinds, MissingSecrets, Unreadable
-from graphflow.model.exact import class_of, same
+from graphflow.model.exact import same
+from graphflow.model.frozen import class_of
 from tests.codec_values import CODEC, LONG, VALUES, Colour, Item
 from tests.support import examples
 

@@ -23,6 +23,7 @@ TESTING = {
     "journal_checks", "read_journal", "records_of", "replayed",
 }  # fmt: skip
 
+
 def names(module: object) -> set[str]:
     """Return what a module shows: no private names, no submodules."""
     shown = {name for name in dir(module) if not name.startswith("_")}

@@ -17,7 +17,6 @@ from graphflow import (
     Join,
     Json,
     ModelRequest,
-    Report,
     State,
     Step,
     Supervisor,

@@ -1,4 +1,4 @@
-"""Graphs whose bodies do unusual things, for the cases of stored runs: parallel effects, errors caught, hooks, chats."""
+"""Graphs whose bodies do unusual things, for the cases of stored runs: parallel effects, errors caught, hooks."""
 
 import json
 from dataclasses import dataclass

@@ -392,8 +392,10 @@ def skipping(calls: Calls) -> Any:
     return hook
 
 
-ANSWERS = {"ok?": "yes", "how many?": 7, "what now?": "stop", "a?": 3, "b?": "b!", "each?": [1, {"x": None}]}
-ANSWERS |= {"twice 0?": "one", "twice 1?": "two"}
+ANSWERS: dict[str, Any] = {
+    "ok?": "yes", "how many?": 7, "what now?": "stop", "a?": 3, "b?": "b!", "each?": [1, {"x": None}],
+    "twice 0?": "one", "twice 1?": "two",
+}  # fmt: skip
 
 PLANS: dict[str, Plan[Log]] = {
     made.__name__: Plan(make=made, context=Log(goal="all"), answers=ANSWERS)

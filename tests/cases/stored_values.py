@@ -129,6 +129,8 @@ class Whole:
     items: tuple[Any, ...]
 
 
+EMPTY: FrozenDict[str, int] = FrozenDict({})
+
 VALUES: dict[str, Any] = {
     "an enum in a class": Order.State.PAID,
     "an enum in a model": Order(number=1, state=Order.State.PAID, history=(Order.State.OPEN,)),
@@ -147,7 +149,7 @@ VALUES: dict[str, Any] = {
     "bytes": (b"\xff\xfe", b"", "\ud800", "\udc00\ud800", "a\x00b", "\u2028", "é" * 3),
     "a high and a low surrogate": ("\ud83d" + "\ude00", "\U0001f600", "\ud83d", "\ude00"),
     "containers": (
-        (), ((),), FrozenDict({"a": (1, FrozenDict())}), FrozenDict({1: 2, (1, "x"): None}), frozenset({1, 2}),
+        (), ((),), FrozenDict({"a": (1, EMPTY)}), FrozenDict({1: 2, (1, "x"): None}), frozenset({1, 2}),
         FrozenDict({"$": "secret", "$ref": 1, "": 2}),
     ),
     "a uuid and a path": (UUID(int=5), PurePosixPath("/etc/../x"), range(1, 9, 2)),
@@ -182,17 +184,18 @@ class Held(Context):
 
 def told(value: Any) -> str:
     """Say a value and its types all the way down, in an order that no hash changes."""
-    kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    if isinstance(value, (frozenset, set)):
+    what: Any = value.__class__
+    kind = f"{what.__module__}.{what.__qualname__}"
+    if issubclass(what, (frozenset, set)):
         return f"{kind}({sorted(map(told, value))})"
-    if isinstance(value, (dict, FrozenDict)):
-        return f"{kind}({sorted((told(k), told(v)) for k, v in value.items())})"
-    if isinstance(value, BaseModel):
-        fields = {name: told(getattr(value, name)) for name in type(value).model_fields}
+    if issubclass(what, (dict, FrozenDict)):
+        return f"{kind}({sorted((told(key), told(item)) for key, item in value.items())})"
+    if issubclass(what, BaseModel):
+        fields = {name: told(getattr(value, name)) for name in what.model_fields}
         return f"{kind}({fields}, {sorted(value.model_fields_set)})"
-    if isinstance(value, (tuple, list)):
+    if issubclass(what, (tuple, list)):
         return f"{kind}({[told(item) for item in value]})"
-    if isinstance(value, datetime):
+    if issubclass(what, datetime):
         return f"{kind}({value!r}, {value.fold})"
     return f"{kind}({value!r})"
 
@@ -269,7 +272,11 @@ def _brief(calls: Calls, value: Any, get: Any) -> Graph[Held]:
 
     @calls.node
     def boss(state: State[Held]) -> Any:
-        return Delegate(Call("takes", Own(objective="o", carried=value))) if state.turn == 0 else Done(state.values[0].finding)
+        return (
+            Delegate(Call("takes", Own(objective="o", carried=value)))
+            if state.turn == 0
+            else Done(state.values[0].finding)
+        )
 
     @calls.node
     async def takes(state: State[Held], step: Step) -> Any:

@@ -1,5 +1,6 @@
 """Case J7: a stored run and a graph that has changed: refused with the difference, or taken if it decides alike."""
 
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ class Case(Context):
 def wider() -> type[Context]:
     """Make the same class in its next version: it has one more field."""
     namespace = {"__annotations__": {"goal": str, "more": int}, "goal": "go", "more": 0, "__module__": __name__}
-    made: type[Context] = type(Case)("Case", (Context,), namespace)
+    made: type[Context] = types.new_class("Case", (Context,), exec_body=lambda found: found.update(namespace))
     return made
 
 
@@ -66,7 +67,7 @@ class Parts:
 
 def yes(state: State[Any]) -> bool:
     """Hold."""
-    return state.context.goal == "go"
+    return bool(state.context.goal == "go")
 
 
 def also_yes(state: State[Any]) -> bool:

@@ -211,7 +211,8 @@ def answering(text, value):
     return go_on
 
 def show(result):
-    print(result.status, [question.text.splitlines()[0] for question in result.questions], result.context.one, result.context.two)
+    asked = [question.text.splitlines()[0] for question in result.questions]
+    print(result.status, asked, result.context.one, result.context.two)
 
 for main in (first, answering("a?", "x"), answering("b?", "y")):
     assert in_child(in_loop(main, sys.argv[1])) == 0
@@ -234,7 +235,7 @@ def test_k1_three_processes_ask_and_answer_two_questions(backend: str, tmp_path:
 async def test_k3_what_came_before_the_pause_is_not_entered_again(kind: str, levels: int) -> None:
     """A nested graph counts, then pauses; after the restart its first node is left alone, and the second goes on."""
 
-    def make(calls: Calls) -> Graph[Desk]:
+    def make(calls: Calls) -> Graph[Log]:
         found: Any = says(calls, "n1") >> asks(calls, kind, "n2", "q?") >> merges(calls, "n3")
         inner: Any = Graph("inner0", START >> found >> END, context=Log)
         for level in range(1, levels):
@@ -314,7 +315,7 @@ DECISIONS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("first", ["question", "transfer"])
 @pytest.mark.parametrize("kind", ["ask", "approval", "all"])
 async def test_k5_after_a_restart_the_transfer_of_the_turn_still_happens(kind: str, first: str, decision: str) -> None:
-    """The run waits with the giver active; the next process settles the turn: answers, one payment, then the handoff."""
+    """The run waits with the giver active; the next process settles the turn: one payment, then the handoff."""
     make, journal = giver(kind, first), MemoryJournal()
     answer, said = DECISIONS[decision]
     waiting = await asked(make, Desk(), journal)

@@ -21,7 +21,7 @@ async def test_j11_a_run_that_is_broken_off_anywhere_ends_like_one_that_is_not(
     name: str, anyio_backend: Backend
 ) -> None:
     """Result, trace and spending are equal, and nothing that is recorded is done again, whatever has been recorded."""
-    every = 1 if anyio_backend[0] == "asyncio" and name not in LONG else 5
+    every = 1 if anyio_backend[0] == "asyncio" and name not in LONG else 7
 
     whole = await hold_every_break(PLANS[name], every=every)
 
@@ -32,13 +32,13 @@ async def test_j11_a_run_that_is_broken_off_anywhere_ends_like_one_that_is_not(
 @pytest.mark.parametrize("instant", [True, False], ids=["at once", "after a wait"])
 async def test_j5_what_was_under_way_at_a_crash_is_done_at_most_once_more(name: str, instant: bool) -> None:
     """The store fails at any record, while bodies and calls are at work: what had ended is never done again."""
-    await hold_every_crash(PLANS[name], instant=instant, every=9)
+    await hold_every_crash(PLANS[name], instant=instant, every=17)
 
 
 @plans
 async def test_j5_a_second_crash_changes_nothing(name: str) -> None:
     """The process that goes on ends too, soon after, and a third one finishes the run."""
-    await hold_two_crashes(PLANS[name], every=9)
+    await hold_two_crashes(PLANS[name], every=17)
 
 
 @pytest.mark.parametrize("name", ["chain", "batch", "everything", "handed", "tokens"])

@@ -213,22 +213,29 @@ def doubled(kind: str) -> Any:
 
         g = Graph("g", START >> asks >> END, context=Talk, enter=lambda state: Talk(question=_input(state)))
         if kind == "agent":
-            boss = calls.agent("boss", [call("ask_g", objective="1"), call("ask_g", objective="2")], all_results)
+            boss: Any = calls.agent("boss", [call("ask_g", objective="1"), call("ask_g", objective="2")], all_results)
         elif kind == "map":
             first = says_talk(calls)
-            lanes = first.map(g, over=lambda _: ("1", "2"), join=Join("j", reduce=str), max_items=2)
+            lanes = first.map(g, over=one_two, join=Join("j", reduce=str), max_items=2)
             return Graph("outer", START >> first, lanes, Join("j", reduce=str) >> END, context=Talk)
         else:
 
             @calls.node(name="boss")
-            def boss(state: State[Talk]) -> Any:
+            def delegates(state: State[Talk]) -> Any:
                 if state.turn == 0:
                     return Delegate(Call("g", "1"), Call("g", "2"))
                 return str([message.value.finding for message in state.inbox])
 
+            boss = delegates
+
         return Graph("outer", START >> boss >> END, boss.delegates(g, max_hops=2), context=Talk, max_depth=1)
 
     return make
+
+
+def one_two(_: State[Talk]) -> tuple[str, ...]:
+    """Give the items of a map."""
+    return ("1", "2")
 
 
 def _input(state: State[Any]) -> str:

@@ -102,7 +102,7 @@ GOING = ["its task is cancelled", "its time is over", "it leaves the loop", "it 
 async def test_m7_when_the_consumer_goes_away_the_end_is_stored(
     what: str, going: str, store: str, tmp_path: Path
 ) -> None:
-    """What was at work sees the cancellation; each visit that started has its end in the journal, and so has the run."""
+    """What was at work sees the cancellation; each visit that started has its end in the journal, as the run has."""
     if store in {"sqlite", "fsync"} and (what not in {"a model", "a branch"} or going == "it raises"):
         return
     world, journal = World(), journal_of(store, tmp_path)
@@ -183,7 +183,7 @@ class Sizes:
         self.delay, self.instant, self.last = delay, False, -1
         self.bytes, self.rows, self.at_work = 0, 0, 0
 
-    async def claim(self, _: str) -> Any:
+    async def claim(self, run: str) -> Any:
         return self
 
     def append_nowait(self, row: Row) -> None:
@@ -208,7 +208,7 @@ class Sizes:
     async def runs(self) -> Sequence[StoredRun]:
         return ()
 
-    async def delete(self, _: str) -> bool:
+    async def delete(self, run: str) -> bool:
         return False
 
 
@@ -274,7 +274,7 @@ def appending(total: int, kind: str) -> Graph[Messages]:
         agent = calls.agent("agent", *script, text, tools=[note], max_turns=total + 2, max_tool_calls=total + 1)
         if kind == "one agent":
             return Graph("g", START >> agent >> END, context=Messages)
-        gate = node(name="gate")(lambda state: state.visit)
+        gate = calls.node(lambda state: state.visit, name="gate")
 
         def again(state: State[Messages]) -> bool:
             return bool(state.values[0] < total)

@@ -98,19 +98,19 @@ def _mutate(data: Any, canary: Path, rng: random.Random) -> None:
     todo = [data]
     while todo:
         item = todo.pop()
-        keys: list[Any] = list(item) if isinstance(item, dict) else list(range(len(item)))
+        keys: list[Any] = [*item] if isinstance(item, dict) else [*range(len(item))]
         places += [(item, key) for key in keys]
         todo += [item[key] for key in keys if isinstance(item[key], (dict, list))]
     if not places:
         data.append(rng.choice(envelopes(canary)))
         return
     holder, key = rng.choice(places)
-    how = rng.randrange(5)
+    how, table = rng.randrange(5), type(holder) is dict
     if how == 0:
         del holder[key]
-    elif how == 1 and isinstance(holder, dict):
+    elif how == 1 and table:
         holder[rng.choice(["$", "__class__", "more", "os:system", ""])] = holder.pop(key)
-    elif how == 2 and isinstance(holder, list):
+    elif how == 2 and not table:
         holder.insert(key, rng.choice(envelopes(canary)))
     else:
         holder[key] = rng.choice(envelopes(canary))
@@ -121,20 +121,21 @@ STORED = ["everything", "team", "batch", "nested", "handing", "seconds of agents
 
 @pytest.mark.parametrize("name", [*STORED, "a generic model", "an enum in a model", "types of ours", "containers"])
 async def test_r1_a_journal_that_was_tampered_with_runs_nothing(name: str, tmp_path: Path) -> None:
-    """A mutated run is refused by a typed error or ends as it did; no file is made, no module is imported, none called."""
+    """A mutated run is refused by a typed error or ends as it did; no file is made, no module imported, none called."""
     plan = PLANS[name] if name in PLANS else carrying(VALUES[name], "an output")
     stage, canary, rng = Stage(plan), tmp_path / "canary", random.Random(name)
     whole = await play(plan, MemoryJournal(), stage)
     with contextlib.suppress(NodeFailed):
         await replay_of(stage, whole.rows)  # all that is needed is imported now
-    modules, refused, trials = set(sys.modules), 0, examples(1000)
+    modules, trials = set(sys.modules), examples(1000)
+    refused = raised = 0
 
     for rows in (found for found, _ in zip(mutants(whole.rows, canary, rng), range(trials), strict=False)):
         stage.calls.made.clear()
         try:
             again = await replay_of(stage, rows)
-        except NodeFailed as error:
-            assert whole.error is not None or "node_returned" in str(rows), error
+        except NodeFailed:
+            raised += 1
         except (JournalError, UsageError):
             refused += 1
         else:
@@ -142,9 +143,15 @@ async def test_r1_a_journal_that_was_tampered_with_runs_nothing(name: str, tmp_p
         assert not stage.calls.made
 
     assert refused > trials / 2
+    assert not raised or whole.error is not None
     assert not canary.exists()
     assert set(sys.modules) == modules
-    assert [path.name for path in tmp_path.iterdir()] == []
+    assert not files_of(tmp_path)
+
+
+def files_of(folder: Path) -> set[str]:
+    """Give the names in a folder."""
+    return {path.name for path in folder.iterdir()}
 
 
 async def replay_of(stage: Stage[Any], rows: tuple[Row, ...]) -> Any:
@@ -155,8 +162,9 @@ async def replay_of(stage: Stage[Any], rows: tuple[Row, ...]) -> Any:
 @pytest.mark.parametrize("part", ["fact", "decisions"])
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "null", "[]", "{}", "[[]]", "[null]", '["os:system","x"]', "[" * 5000, '["run_started/1"]', '["run_started/9"]',
-     '["run_started/-1","x"]', "NaN", "[NaN]", '"x"', '["node_returned"]', '["node_returned","a",1e999,0]', "\ufeff[]"],
+    ["", "{", "null", "[]", "{}", "[[]]", "[null]", '["os:system","x"]', "[" * 5000, '["run_started/1"]',
+     '["run_started/9"]', '["run_started/-1","x"]', "NaN", "[NaN]", '"x"', '["node_returned"]',
+     '["node_returned","a",1e999,0]', "\ufeff[]"],
 )  # fmt: skip
 @pytest.mark.parametrize("at", [0, 3])
 async def test_r1_a_row_that_is_none_is_damage(at: int, text: str, part: str) -> None:
@@ -200,8 +208,9 @@ async def test_r1_rows_that_are_missing_doubled_or_out_of_order_are_damage() -> 
 # --- R3 --------------------------------------------------------------------------------------------------------------
 
 HOSTILE = [
-    "x') OR '1'='1", "'; DROP TABLE rows; --", '"', "'", "`", "\\", "%", "_", "*", "?", "a b", " a", "a ", "..", ".", "/",
-    "../../etc/passwd", "/tmp/x", "C:\\x", "con", "a\nb", "\t", "é", "e\u0301", "🙂", "\u202e", "$(touch x)", "{}", "%s",
+    "x') OR '1'='1", "'; DROP TABLE rows; --", '"', "'", "`", "\\", "%", "_", "*", "?", "a b", " a", "a ", "..",
+    ".", "/", "../../etc/passwd", "/tmp/x", "C:\\x", "con", "a\nb", "\t", "é", "e\u0301", "🙂", "\u202e",
+    "$(touch x)", "{}", "%s",
     "x" * 5000, ":memory:", "-1", "0", "NULL", "run; rm -rf .", "\x7f", "\ufeff",
 ]  # fmt: skip
 
@@ -213,10 +222,9 @@ def store(kind: str, folder: Path) -> Journal:
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 async def test_r3_an_id_is_only_an_id(kind: str, tmp_path: Path) -> None:
-    """Hostile ids are ids like others: each finds its own run and no other, and no file is made outside of the journal."""
+    """Hostile ids are ids like others: each finds its own run alone, and no file is made outside of the journal."""
     journal = store(kind, tmp_path)
     graph = Graph("g", START >> Human("ask", "q?") >> END, context=Log)
-    before = set(tmp_path.iterdir())
     for name in HOSTILE:
         with pytest.raises(UnknownRun):
             await resume(graph, name, journal=journal)
@@ -234,7 +242,7 @@ async def test_r3_an_id_is_only_an_id(kind: str, tmp_path: Path) -> None:
     assert [found.run for found in await journal.runs()] == HOSTILE[1::2]
     for name in HOSTILE:
         assert bool(await journal.read(name)) == (name in HOSTILE[1::2])
-    assert {path.name for path in set(tmp_path.iterdir()) - before} <= {"inside"}
+    assert files_of(tmp_path) <= {"inside"}
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])

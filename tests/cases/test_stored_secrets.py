@@ -37,7 +37,7 @@ from graphflow.events import Event, Row
 from graphflow.model.codec import MissingSecrets, secret
 from graphflow.persistence.lines import event_json
 from graphflow.testing import ManualClock, MemoryJournal, call
-from tests.cases.agents import Talk, all_results, hold_messages
+from tests.cases.agents import Talk, hold_messages
 from tests.cases.stored import RUN, Calls, Plan, copied, hold_every_break
 
 SECRETS = {
@@ -162,9 +162,13 @@ async def test_r9_no_byte_of_a_file_holds_a_secret(fsync: bool, tmp_path: Path) 
         if closed:
             await journal.delete(RUN)
             journal.close()
-        for path in tmp_path.rglob("*"):
-            if path.is_file():
-                hold_no_secret(path.read_bytes(), path.name)
+        hold_no_secret(*bytes_in(tmp_path))
+
+
+def bytes_in(folder: Path) -> list[object]:
+    """Give the names and the bytes of all files in a folder."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [found for path in files for found in (path.name, path.read_bytes())]
 
 
 async def test_r9_what_is_missing_is_named_and_never_shown() -> None:
@@ -247,6 +251,7 @@ def leaking(calls: Calls) -> Graph[Talk]:
         found = await calls.effect(step, "read", {"card": [CARD], "n": 1})
         assert found == {"card": ["[card]"], "n": 1}
         step.emit(f"I saw {CARD}")
+        text = ""
         try:
             await calls.effect(step, "fail", LookupError(f"no {CARD}"))
         except LookupError as error:
@@ -295,7 +300,7 @@ ANSWERS = {"is [card] yours?": f"yes, {CARD}", "which of [card]?": f"{CARD}, of 
 
 
 async def test_r9_what_is_redacted_is_in_no_row_event_thread_or_result() -> None:
-    """Context, effects, errors, emits, briefs, reports, replies, tools, answers: the text is gone before anybody sees."""
+    """Context, effects, errors, emits, briefs, reports, replies, tools, answers: the text is gone before all else."""
     heard: list[Event] = []
     plan = Plan(
         make=leaking,
@@ -322,7 +327,10 @@ async def test_r9_a_redaction_that_fails_ends_the_run_and_shows_nothing() -> Non
     def raises(text: str) -> str:
         raise LookupError(text) if CARD in text else ValueError
 
-    wrong: list[Any] = [raises, lambda text: None, lambda text: text.encode()]
+    def nothing(_: str) -> None:
+        """Give nothing."""
+
+    wrong: list[Any] = [raises, nothing, str.encode]
     for redact in wrong:
         journal = MemoryJournal()
         with pytest.raises(UsageError, match="redact="):

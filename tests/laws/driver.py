@@ -169,7 +169,6 @@ class Driver:
         self.recall: Recall | None = None
         self.answered: set[str] = set()
         self.bodies: dict[Path, Body] = {}
-        self.doomed: set[Path] = set()
         self.hooks: list[Path] = []
         self.timers: dict[int, float] = {}
         self.watches: list[Watch] = []
@@ -207,16 +206,7 @@ class Driver:
         self.fold, self.recall, self.at = folded.fold, folded.recall, folded.at
         self.records, self.stored = list(folded.records), list(stored)
         self.answered = {record.fact.question for record in self.records if isinstance(record.fact, AnswerGiven)}
-        if facts or self._open():
-            self.next_session(*facts)
-        return self
-
-    def next_session(self, *facts: Fact) -> "Driver":
-        """Begin a session with some facts, nothing being under way, and run to an end."""
-        assert not self.bodies
-        self.hooks.clear()
-        self.timers.clear()
-        for fact in (SessionStarted(0.0, ""), *facts):
+        for fact in (SessionStarted(0.0, ""), *facts) if facts or self._open() else ():
             self.give(fact)
         return self.go_on()
 

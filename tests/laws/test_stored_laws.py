@@ -149,7 +149,7 @@ def _finished(driver: Driver) -> Counter[tuple[Path, int, int, str]]:
 
 
 @both
-@settings(max_examples=examples(3000))
+@settings(max_examples=examples(1500))
 @given(seed=SEEDS)
 def test_a_run_that_was_broken_off_keeps_every_law(kind: Kind, seed: int) -> None:
     """Broken off twice at any moment, a run ends, balances at every record, exceeds no bound and leaves nothing."""
@@ -173,7 +173,7 @@ def test_delegations_bring_one_report_each_in_call_order(seed: int) -> None:
 
 
 @both
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1000))
 @given(seed=SEEDS)
 def test_a_run_that_was_broken_off_ends_as_if_it_had_not_been(kind: Kind, seed: int) -> None:
     """Where timing is no part of what was declared, trace, end, context, thread and spending are those of one run."""
@@ -240,7 +240,7 @@ def given_more(case: Case) -> tuple[Driver, Budget, int]:
 
 
 @both
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1000))
 @given(seed=SEEDS)
 def test_a_run_that_is_given_more_keeps_every_law(kind: Kind, seed: int) -> None:
     """Stopped by its budget and given more until it ends, a run balances, exceeds no bound and leaves nothing."""
@@ -256,7 +256,7 @@ def test_a_run_that_is_given_more_keeps_every_law(kind: Kind, seed: int) -> None
 
 
 @both
-@settings(max_examples=examples(2000))
+@settings(max_examples=examples(1000))
 @given(seed=SEEDS)
 def test_a_run_that_is_given_more_ends_as_one_that_had_it(kind: Kind, seed: int) -> None:
     """Where nobody races for what is counted, it ends as the run that had all of it from the start."""
