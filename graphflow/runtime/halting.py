@@ -22,6 +22,7 @@ from graphflow.events import (
     SessionStarted,
     Warned,
 )
+from graphflow.model.budget import ADDITIVE
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import Path
 from graphflow.nodes.function import FunctionNode
@@ -137,11 +138,25 @@ class Halting(Core):
 
     # --- more budget ---
 
+    def can_be_lifted(self, reason: Reason) -> bool:
+        """Tell whether more budget lifts the bound that has stopped the run: one of the root's own account.
+
+        What a nested graph's own `budget=` refuses, it refuses whatever the root has.
+        """
+        if self.root is None or reason.code not in RAISABLE:
+            return False
+        if reason.code == "seconds":
+            return not reason.path
+        granted = self.root.meter.granted[ADDITIVE.index(reason.code)]
+        return granted is not None and reason.limit == float(granted)
+
     def budget_added(self, fact: BudgetAdded) -> None:
         """Add to the root's account; a run that stood still for the lack of it goes on."""
         root = self.root
         if root is None:
             return
+        halted = self.halted
+        lifts = halted is not None and self.can_be_lifted(halted.reason)  # it speaks of what there was
         meter = root.meter
         for dimension, amount in enumerate(amounts_of(fact.budget)):
             granted = meter.granted[dimension]
@@ -150,8 +165,7 @@ class Halting(Core):
         if fact.budget.seconds is not None and self.seconds is not None:
             self.seconds = max(self.seconds, self.at) + fact.budget.seconds
             self.set_deadline(self.seconds)
-        halted = self.halted
-        if halted is not None and halted.reason.code in RAISABLE:
+        if halted is not None and lifts:
             self.ended = None
             self._go_on(halted, halted.again)
 

@@ -370,6 +370,12 @@ def _more(run_id: str, folded: Folded, budget: Budget) -> BudgetAdded:
             f"{ended.reason.text} Change the graph, and fork the run before that point."
         )
         raise UsageError(msg)
+    if not folded.fold.can_be_lifted(ended.reason):
+        msg = (
+            f"resume(budget=...): the run {run_id!r} was stopped by the budget of a graph inside it, which more for "
+            f"all does not lift: {ended.reason.text} Raise budget= of that graph, and fork the run before that point."
+        )
+        raise UsageError(msg)
     if getattr(budget, code) is None:
         named = ", ".join(name for name in (*ADDITIVE, "seconds") if getattr(budget, name) is not None) or "nothing"
         msg = f"resume(budget=...): the run {run_id!r} was stopped for the lack of {code}; the budget gives {named}."

@@ -388,6 +388,19 @@ async def hold_two_crashes(plan: Plan[C], *, every: int = 1) -> None:
         hold_same(whole, again, count, same_calls=False)
 
 
+async def hold_crash_loop(plan: Plan[C], rows: int) -> int:
+    """Let the store fail after some rows of every session, until the run has ended; return how many there were."""
+    whole, journal, stage = await play(plan, MemoryJournal()), MemoryJournal(), Stage(plan)
+    for session in range(1000):
+        try:
+            await _to_the_end(stage, Breaking(journal, rows), begun=session > 0)
+        except JournalUnavailable:
+            continue
+        hold_same(whole, await go_on(plan, journal, stage), 1, same_rows=False, same_calls=False)
+        return session
+    raise AssertionError
+
+
 def _like(result: Result[C]) -> Result[C]:
     """Return a result with what was refused in an order that timing cannot change."""
     return dataclasses.replace(result, refused=tuple(sorted(result.refused, key=repr)))

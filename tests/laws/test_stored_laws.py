@@ -29,7 +29,6 @@ from graphflow.events import (
 )
 from graphflow.model.budget import ADDITIVE
 from graphflow.model.ids import Path
-from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.rows import same
 from graphflow.runtime.stored import fold_rows, prepared
 from graphflow.testing import canonical_trace, fold_again
@@ -229,7 +228,7 @@ def given_more(case: Case) -> tuple[Driver, Budget, int]:
     """A run that was given more whenever a budget had stopped it; what it was given in all, and how often."""
     driver, times = case.ran(), 0
     total: dict[str, Any] = {name: getattr(driver.world.budget, name) for name in (*ADDITIVE, "seconds")}
-    while driver.end.status == "exhausted" and (reason := driver.end.reason) is not None and reason.code in RAISABLE:
+    while driver.end.status == "exhausted" and (reason := driver.end.reason) and driver.fold.can_be_lifted(reason):
         more = more_of(reason.code, case.rng)
         for name, amount in total.items():
             added = getattr(more, name)
