@@ -10,7 +10,8 @@ from graphflow import replay, resume
 from graphflow.cli import main
 from graphflow.errors import GraphflowError, JournalDamaged, NodeFailed
 from graphflow.events import Decision, Fact, Row, kind_of
-from graphflow.persistence.lines import load_json, run_lines
+from graphflow.model.jsontext import load_json
+from graphflow.persistence.lines import run_lines
 from graphflow.runtime import rows as rows_module
 from graphflow.testing import fold_again
 from graphflow.testing.stored import read_journal, replayed, rows_in

@@ -15,7 +15,8 @@ import pytest
 from graphflow import SqliteJournal
 from graphflow.cli import main
 from graphflow.events import Row
-from graphflow.persistence.lines import compact_json, load_json, read_event
+from graphflow.model.jsontext import compact_json, load_json
+from graphflow.persistence.lines import read_event
 from tests.servers import Postgres
 from tests.servers import shared_postgres as shared_postgres  # noqa: PLC0414 - a fixture
 

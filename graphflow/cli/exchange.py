@@ -18,7 +18,8 @@ from graphflow.cli.store import Store, StoreOptions, find, opened
 from graphflow.cli.stored import Stored, read_rows, status_of
 from graphflow.errors import JournalDamaged, JournalError, RunExists
 from graphflow.events import Journal, Row
-from graphflow.persistence.lines import compact_json, load_json, read_run, run_lines
+from graphflow.model.jsontext import compact_json, load_json
+from graphflow.persistence.lines import read_run, run_lines
 from graphflow.visualize.text import count, visible
 
 

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from graphflow.events import Decision, Event, Fact, ListenerFailed, Row, TextDelta, kind_of
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.jsontext import compact_json, load_json
 
 BODIES: Final[dict[str, type]] = {
     kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed, TextDelta)
@@ -182,23 +183,3 @@ def _row(found: Any) -> Row:
         msg = "the number of a row is a whole one, and its time a number"
         raise ValueError(msg)
     return Row(seq, float(at), compact_json(row["fact"]), compact_json(row["decisions"]))
-
-
-def load_json(text: str) -> Any:
-    """Read JSON, text that is no Unicode too.
-
-    Raises:
-        ValueError: if it is none.
-    """
-    try:
-        return pydantic_core.from_json(text, allow_inf_nan=False)
-    except ValueError:
-        return json.loads(text)  # slower, and reads text that is no Unicode
-
-
-def compact_json(data: Any) -> str:
-    """Write JSON data as the rows of a run are written."""
-    try:
-        return pydantic_core.to_json(data).decode()
-    except pydantic_core.PydanticSerializationError:  # text that is no Unicode
-        return json.dumps(data, allow_nan=False)

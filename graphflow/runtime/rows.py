@@ -16,7 +16,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, Final, Literal, NamedTuple, cast
 
-import pydantic_core
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 
 from graphflow.errors import JournalDamaged, NotStorable, UsageError
@@ -37,6 +36,7 @@ from graphflow.graphs.kinds import kinds_in
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable, secrets_asked
 from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, parse_path, path_text
+from graphflow.model.jsontext import compact_json, load_json
 from graphflow.runtime.core import failure_of
 
 MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {}
@@ -152,7 +152,7 @@ class Rows:
             NotStorable: if a value in another fact cannot be stored.
         """
         try:
-            return fact, _text(self._array(fact))
+            return fact, compact_json(self._array(fact))
         except NotStorable as error:
             if not isinstance(fact, NodeReturned | EffectFinished):
                 what = type(fact).__name__
@@ -164,11 +164,11 @@ class Rows:
                 fact = NodeReturned(fact.path, fact.turn, fact.attempt, failure=failure)
             else:
                 fact = EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
-            return fact, _text(self._array(fact))
+            return fact, compact_json(self._array(fact))
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text."""
-        return _text([*map(self._array, decisions)])
+        return compact_json([*map(self._array, decisions)])
 
     def check_result(self, value: object, what: str, fn: Callable[..., Any]) -> None:
         """Find out whether what an effect gave can be stored; the classes that its function declares can.
@@ -363,7 +363,7 @@ def _migrated(run: str, row: Row, version: int) -> Row:
     fact, decisions = _data(run, row, row.fact), _data(run, row, row.decisions)
     for older in range(version, FORMAT):
         fact, decisions = MIGRATIONS[older](fact, decisions)
-    return Row(row.seq, row.at, _text(fact), _text(decisions))
+    return Row(row.seq, row.at, compact_json(fact), compact_json(decisions))
 
 
 def _format_of(run: str, row: Row) -> int:
@@ -384,10 +384,7 @@ _SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (Ru
 
 def _data(run: str, row: Row, text: str) -> list[Any]:
     try:
-        try:
-            found: Any = pydantic_core.from_json(text, allow_inf_nan=False)
-        except (ValueError, TypeError):
-            found = json.loads(text)  # slower, and reads text that is no Unicode
+        found = load_json(text)
     except (ValueError, RecursionError) as error:
         raise JournalDamaged(run, row.seq, f"it is no JSON ({_short(str(error))}).") from error
     if class_of(found) is not list:
@@ -404,13 +401,6 @@ def same(one: str, other: str) -> bool:
         return bool(json.loads(one) == json.loads(other))
     except (ValueError, RecursionError):
         return False
-
-
-def _text(data: Any) -> str:
-    try:
-        return pydantic_core.to_json(data).decode()
-    except pydantic_core.PydanticSerializationError:  # a name that is no Unicode
-        return json.dumps(data, allow_nan=False)
 
 
 def _short(text: str) -> str:

@@ -41,7 +41,8 @@ from graphflow import (
 )  # fmt: skip
 from graphflow.events import EffectStarted, Event, Row
 from graphflow.model.ids import names
-from graphflow.persistence.lines import compact_json, load_json, run_lines
+from graphflow.model.jsontext import compact_json, load_json
+from graphflow.persistence.lines import run_lines
 from graphflow.testing import ManualClock, RuleModel
 
 FOLDER: Final = Path(__file__).parent
