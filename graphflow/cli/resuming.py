@@ -24,13 +24,9 @@ from graphflow.cli.target import load_graph
 from graphflow.cli.targets import Noted, required
 from graphflow.events import Listener
 from graphflow.graphs.graph import Graph
-from graphflow.runtime.clock import RealClock
-from graphflow.runtime.handle import Run, spawn
-from graphflow.runtime.recorder import Setup
-from graphflow.runtime.resuming import branch_off, reopen
-from graphflow.runtime.runner import Runner
+from graphflow.runtime.resuming import branch_off, fold_stored, looked_at, reopen
 from graphflow.runtime.starting import Starting
-from graphflow.runtime.stored import Changed, Folded, fold_rows, prepared, rows_of
+from graphflow.runtime.stored import Changed, Folded, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +159,8 @@ async def folded_run(graph: Graph[Any], run: str, store: Store, changed: Changed
         JournalError: if it cannot be read, or does not fold to what is stored.
         MissingSecrets: if it asks for secrets that are not given.
     """
-    stored = await rows_of(store.journal, run)
-    return fold_rows(graph, run, stored, prepared(graph).rows(secrets), changed=changed, keep=True)
+    folded, _ = await fold_stored(graph, run, await rows_of(store.journal, run), changed, secrets, keep=True)
+    return folded
 
 
 def _ended(graph: Graph[Any], run: str, folded: Folded) -> Ended:
@@ -174,11 +170,5 @@ def _ended(graph: Graph[Any], run: str, folded: Folded) -> Ended:
         for event in entry.events(run):
             calls(event)
             watching.past(event)
-    setup = Setup(
-        graph=graph, run_id=run, clock=RealClock(), store=None, listeners=(), before=None, resources=(), redact=None,
-        keep=False, spawn=spawn,
-    )  # fmt: skip
-    runner = Runner(setup)
-    runner.take_up(folded)
-    handle: Run[Any] = Run(graph, runner, ())
-    return Ended(handle.outcome, approvals=calls.approval, spending=watching.board.spending())
+    outcome = looked_at(graph, run, folded).outcome
+    return Ended(outcome, approvals=calls.approval, spending=watching.board.spending())

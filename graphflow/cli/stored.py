@@ -12,9 +12,7 @@ from graphflow.events import (
     AnswerGiven,
     BudgetAdded,
     CancelRequested,
-    Earlier,
     Event,
-    Failure,
     Journal,
     NodeEnded,
     Paused,
@@ -31,6 +29,7 @@ from graphflow.model.exact import DEEPEST
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.secrets import SHOWN
 from graphflow.runtime.rows import Rows, upgraded
+from graphflow.runtime.stored import IN_FACTS, check_order
 
 OPEN: Final = "open"
 """How a run stands that has not ended: it is at work somewhere, or was broken off."""
@@ -50,7 +49,7 @@ class PlainCodec(Codec):
 
     def __init__(self) -> None:
         """Take the classes that every graph has."""
-        super().__init__(OURS.with_((Failure, Earlier)))
+        super().__init__(OURS.with_(IN_FACTS))
 
     def decode(self, data: Any) -> Any:
         """Return a value that was written; never raises."""
@@ -134,9 +133,7 @@ def read_rows(run: str, rows: Sequence[Row]) -> Stored:
         raise JournalDamaged(run, None, "it does not begin with the start of this run.")
     wanted, at = 0, 0.0
     for entry in records:
-        again = isinstance(entry.fact, RunStarted) and entry is not records[0]
-        if entry.seq != wanted or not entry.at >= at or again:
-            raise JournalDamaged(run, entry.seq, f"it is out of order: number {wanted} belongs here.")
+        check_order(run, entry, entry.fact, wanted, at)
         wanted, at = entry.seq + 1 + len(entry.decisions), entry.at
     return Stored(run, present, records)
 

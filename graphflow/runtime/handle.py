@@ -24,6 +24,7 @@ from graphflow.events import (
     Failure,
     Record,
     SessionStarted,
+    Writer,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
@@ -103,8 +104,7 @@ class Run(Generic[C]):
             if self._interrupts is not None:
                 self._interrupts.leave()
             if self._runner.store is not None:
-                with anyio.CancelScope(shield=True):
-                    await self._runner.store.writer.release()
+                await give_back(self._runner.store.writer)
 
     async def _over(self) -> None:
         """Wait until no task of the run is left, however often this task is cancelled meanwhile."""
@@ -367,6 +367,12 @@ def _event() -> _Event:
     import asyncio
 
     return asyncio.Event()
+
+
+async def give_back(writer: Writer) -> None:
+    """Give the claim of a run back, whoever cancels meanwhile."""
+    with anyio.CancelScope(shield=True):
+        await writer.release()
 
 
 def spawn(fn: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], object]) -> None:

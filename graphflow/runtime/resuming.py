@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -22,21 +21,24 @@ from graphflow.events import (
     Fact,
     Journal,
     Listener,
+    Row,
     SessionStarted,
 )
+from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.runtime.clock import RealClock
-from graphflow.runtime.handle import Run, answer_to, spawn
+from graphflow.runtime.halting import RAISABLE
+from graphflow.runtime.handle import Run, answer_to, give_back, spawn
+from graphflow.runtime.recorder import Setup, Store
+from graphflow.runtime.redaction import Redact
 from graphflow.runtime.result import Result
-from graphflow.runtime.starting import Starting, check_journal, to_the_end
-
-if TYPE_CHECKING:
-    from graphflow.runtime.recorder import Setup
-    from graphflow.runtime.redaction import Redact
-    from graphflow.runtime.stored import Changed, Folded
+from graphflow.runtime.rows import Rows
+from graphflow.runtime.runner import Runner
+from graphflow.runtime.starting import Starting, check_given, check_journal, to_the_end
+from graphflow.runtime.stored import Changed, Folded, fold_rows, prepared, rows_of
 
 C = TypeVar("C", bound=Context)
 
@@ -112,41 +114,23 @@ def reopen(
     Use it as `async with reopen(graph, run_id, journal=...) as run`. Its events begin with the stored ones. The
     arguments are those of `resume`.
     """
-    from graphflow.graphs.checks import require_runnable
-
     _check_use(graph, journal, changed, answers, secrets)
     require_runnable(graph)
-    heard: object = listeners
-    if not isinstance(heard, Sequence) or not all(map(callable, listeners)):
-        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
-        raise UsageError(msg)
-    amount: object = budget
-    if amount is not None and not isinstance(amount, Budget):
-        msg = f"budget={budget!r}: a Budget is needed, or None."
-        raise UsageError(msg)
+    check_given(budget, listeners)
 
     async def opened(*, keep: bool) -> Run[C]:
-        from graphflow.runtime.recorder import Setup, Store
-
         writer = await journal.claim(run_id)
         try:
-            folded, rows = await _folded(graph, run_id, journal, changed, secrets, keep=keep)
-            if folded.first.hooked is not (before is not None):
-                has = "has a before= hook: give it again." if folded.first.hooked else "has no before= hook: give none."
-                msg = f"the run {run_id!r} {has}"
-                raise UsageError(msg)
-            if folded.first.redacted is not (redact is not None):
-                has = "was redacted: give redact= again." if folded.first.redacted else "has no redact=: give none."
-                msg = f"the run {run_id!r} {has}"
-                raise UsageError(msg)
+            stored = await rows_of(journal, run_id)
+            folded, rows = await fold_stored(graph, run_id, stored, changed, secrets, keep=keep)
+            _check_same(run_id, folded, before, redact)
             setup = Setup(
                 graph=graph, run_id=run_id, clock=clock or RealClock(), store=Store(rows, writer),
                 listeners=listeners, before=before, resources=resources, redact=redact, keep=keep, spawn=spawn,
             )  # fmt: skip
             return _taken_up(setup, folded, budget, answers)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await writer.release()
+            await give_back(writer)
             raise
 
     return Starting(opened)
@@ -194,8 +178,7 @@ async def fork_run(
         UsageError: if the run has no event of that number.
         Exception: what `resume` raises.
     """
-    made = await branch_off(graph, run_id, journal=journal, at=at, new_id=new_id, changed=changed, secrets=secrets)
-    shared = (await journal.read(made))[-1].seq
+    made, shared = await _branch(graph, run_id, journal, at, new_id, changed=changed, secrets=secrets)
     try:
         return await resume(
             graph, made, journal=journal, budget=budget, answers=answers, resources=resources, changed=changed,
@@ -223,8 +206,21 @@ async def branch_off(
     Raises:
         Exception: what `fork_run` raises before it goes on.
     """
-    from graphflow.runtime.stored import fold_rows, prepared, rows_of
+    made, _ = await _branch(graph, run_id, journal, at, new_id, changed=changed, secrets=secrets)
+    return made
 
+
+async def _branch(
+    graph: Graph[Any],
+    run_id: str,
+    journal: Journal,
+    at: int | None,
+    new_id: str | None,
+    *,
+    changed: Changed,
+    secrets: Mapping[str, object] | None,
+) -> tuple[str, int]:
+    """Store the fork of a run; return its id, and the number of its last row."""
     _check_use(graph, journal, changed, NO_ANSWERS, secrets)
     number: object = at
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
@@ -237,9 +233,7 @@ async def branch_off(
             msg = f"fork_run(at={at}): the run {run_id!r} has no event {at}; its first is 0."
             raise UsageError(msg)
         stored = cut
-    rows = (await anyio.to_thread.run_sync(prepared, graph)).rows(secrets)
-    fold = partial(fold_rows, graph, run_id, stored, rows, changed=changed)
-    folded = await anyio.to_thread.run_sync(fold)
+    folded, rows = await fold_stored(graph, run_id, stored, changed, secrets)
     if at is not None and at >= folded.seq:
         msg = f"fork_run(at={at}): the run {run_id!r} has no event {at}; its last is {folded.seq - 1}."
         raise UsageError(msg)
@@ -256,11 +250,11 @@ async def branch_off(
             await writer.append(row)
         whole = True
     finally:
-        with anyio.CancelScope(shield=True):
-            await writer.release()
-            if not whole:
+        await give_back(writer)
+        if not whole:
+            with anyio.CancelScope(shield=True):
                 await journal.delete(chosen)  # half a past is none
-    return chosen
+    return chosen, stored[-1].seq
 
 
 async def replay(
@@ -286,33 +280,67 @@ async def replay(
         NodeFailed: if an exception had ended the run.
         UsageError: if the run was broken off, so that it has no result yet.
     """
-    from graphflow.runtime.recorder import Setup
-
     _check_use(graph, journal, changed, NO_ANSWERS, secrets)
-    folded, _ = await _folded(graph, run_id, journal, changed, secrets, keep=False)
+    folded, _ = await fold_stored(graph, run_id, await rows_of(journal, run_id), changed, secrets)
+    return await looked_at(graph, run_id, folded).result()
+
+
+def looked_at(graph: Graph[C], run_id: str, folded: Folded) -> Run[C]:
+    """Return a handle on a folded run that shows how it stands; it has no journal to go on with."""
     setup = Setup(
         graph=graph, run_id=run_id, clock=RealClock(), store=None, listeners=(), before=None, resources=(),
         redact=None, keep=False, spawn=spawn,
     )  # fmt: skip
-    return await _taken_up(setup, folded, None, NO_ANSWERS).result()
+    return _taken_up(setup, folded, None, NO_ANSWERS)
 
 
-async def _folded(
+async def fold_stored(
     graph: Graph[Any],
     run_id: str,
-    journal: Journal,
+    stored: Sequence[Row],
     changed: Changed,
     secrets: Mapping[str, object] | None,
     *,
-    keep: bool,
-) -> tuple[Folded, Any]:
-    """Fold a stored run, off the loop: a long one takes a while."""
-    from graphflow.runtime.stored import fold_rows, prepared, rows_of
+    keep: bool = False,
+) -> tuple[Folded, Rows]:
+    """Fold the rows of a stored run, off the loop: a long one takes a while, and sources are read for its graph.
 
-    stored = await rows_of(journal, run_id)
-    rows = (await anyio.to_thread.run_sync(prepared, graph)).rows(secrets)
-    fold = partial(fold_rows, graph, run_id, stored, rows, changed=changed, keep=keep)
-    return await anyio.to_thread.run_sync(fold), rows
+    Args:
+        graph: the graph at hand.
+        run_id: the run's id.
+        stored: its rows, in the present format.
+        changed: as in `resume`.
+        secrets: as in `resume`.
+        keep: whether its records are wanted.
+
+    Returns:
+        The run, folded again, and what has read its rows.
+
+    Raises:
+        Exception: what `resume` raises of rows that cannot be folded.
+    """
+
+    def work() -> tuple[Folded, Rows]:
+        rows = prepared(graph).rows(secrets)
+        return fold_rows(graph, run_id, stored, rows, changed=changed, keep=keep), rows
+
+    return await anyio.to_thread.run_sync(work)
+
+
+def _check_same(run_id: str, folded: Folded, before: Before | None, redact: Redact | None) -> None:
+    """Look whether a run is given again what it was started with, which no journal keeps.
+
+    Raises:
+        UsageError: if it is not.
+    """
+    first = folded.first
+    for had, given, has, has_none in (
+        (first.hooked, before, "has a before= hook: give it again.", "has no before= hook: give none."),
+        (first.redacted, redact, "was redacted: give redact= again.", "has no redact=: give none."),
+    ):
+        if had is not (given is not None):
+            msg = f"the run {run_id!r} {has if had else has_none}"
+            raise UsageError(msg)
 
 
 def _check_use(graph: object, journal: object, changed: object, answers: object, secrets: object) -> None:
@@ -338,9 +366,6 @@ def _check_use(graph: object, journal: object, changed: object, answers: object,
 
 def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapping[str, Any]) -> Run[Any]:
     """Return a handle on a run that has been folded again."""
-    from graphflow.runtime.runner import Runner
-    from graphflow.runtime.stored import prepared
-
     runner = Runner(setup)
     runner.take_up(folded)
     facts: list[Fact] = []
@@ -355,8 +380,6 @@ def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapp
 
 def _more(run_id: str, folded: Folded, budget: Budget) -> BudgetAdded:
     """Return the fact that the root has more to spend, if that makes sense."""
-    from graphflow.runtime.halting import RAISABLE
-
     ended = folded.fold.ended
     if ended is None or ended.status == "waiting":
         return BudgetAdded(budget)

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -20,7 +20,7 @@ from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.model.thread import ThreadMessage
 from graphflow.runtime.clock import RealClock
-from graphflow.runtime.handle import Run, in_a_loop, spawn
+from graphflow.runtime.handle import Run, give_back, in_a_loop, spawn
 from graphflow.runtime.result import Result
 
 if TYPE_CHECKING:
@@ -60,14 +60,7 @@ def start(
     if not isinstance(given, Graph):
         msg = f"run({graph!r}): a Graph is needed."
         raise UsageError(msg)
-    amount: object = budget
-    if amount is not None and not isinstance(amount, Budget):
-        msg = f"budget={budget!r}: a Budget is needed, or None."
-        raise UsageError(msg)
-    heard: object = listeners
-    if not isinstance(heard, Sequence) or not all(map(callable, listeners)):
-        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
-        raise UsageError(msg)
+    check_given(budget, listeners)
     if journal is not None:
         check_journal(journal)
     if not isinstance(context, graph.context):
@@ -99,15 +92,12 @@ def start(
         rows = made.rows()
         rows.check(context, f"the context of {graph.name!r}")
         writer = await journal.claim(chosen)
-        if writer.last >= 0:
-            with anyio.CancelScope(shield=True):
-                await writer.release()
-            raise RunExists(chosen)
         try:
+            if writer.last >= 0:
+                raise RunExists(chosen)
             return make(Store(rows, writer), made, keep=keep)
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await writer.release()
+            await give_back(writer)
             raise
 
     return Starting(opened)
@@ -121,6 +111,20 @@ def _engine() -> tuple[Callable[[Graph[Any]], None], type[Setup], type[Runner]]:
     from graphflow.runtime.runner import Runner
 
     return require_runnable, Setup, Runner
+
+
+def check_given(budget: object, listeners: object) -> None:
+    """Look at what a run is given, whether it begins or is taken up.
+
+    Raises:
+        UsageError: if the budget is none, or the listeners are no functions.
+    """
+    if budget is not None and not isinstance(budget, Budget):
+        msg = f"budget={budget!r}: a Budget is needed, or None."
+        raise UsageError(msg)
+    if not isinstance(listeners, Sequence) or not all(map(callable, cast("Sequence[object]", listeners))):
+        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
+        raise UsageError(msg)
 
 
 def check_journal(journal: object) -> None:

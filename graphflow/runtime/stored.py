@@ -53,6 +53,9 @@ class Prepared(NamedTuple):
         return Rows(Codec(self.kinds, secrets))
 
 
+IN_FACTS: Final = (Failure, Earlier)
+"""The classes of ours that stand in facts beside those that every graph declares."""
+
 _KEPT = "_prepared"
 
 
@@ -67,7 +70,7 @@ def prepared(graph: Graph[Any]) -> Prepared:
     if found is None:
         from graphflow.graphs.export import parts
 
-        kinds = kinds_of(graph).with_((Failure, Earlier))
+        kinds = kinds_of(graph).with_(IN_FACTS)
         found = vars(graph)[_KEPT] = Prepared(graph.fingerprint(), FrozenDict(parts(graph)), kinds)
     return found
 
@@ -130,8 +133,9 @@ def fold_rows(
         GraphChanged: if the graph is another one, and that is refused.
         JournalMismatch: if the fold decides otherwise than is stored.
     """
-    fingerprint, parts = _graph_of(run, stored)  # first of all: values of another graph may not even be readable
-    _check_graph(graph, run, (fingerprint, parts), changed)
+    fingerprint, parts = _graph_of(run, stored)
+    if changed != "compatible":  # first of all: values of another graph may not even be readable
+        _check_graph(graph, run, fingerprint, parts)
     first = rows.fact(run, stored[0])
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
@@ -143,9 +147,25 @@ def fold_rows(
     return folded
 
 
+def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) -> None:
+    """Look whether a row, or a record, stands in its place.
+
+    Args:
+        run: the run's id.
+        row: what stands there.
+        fact: its fact.
+        seq: the number that belongs there.
+        at: the active seconds of what stands before it.
+
+    Raises:
+        JournalDamaged: if it does not.
+    """
+    if row.seq != seq or not row.at >= at or (isinstance(fact, RunStarted) and row.seq):
+        raise JournalDamaged(run, row.seq, f"it is out of order: number {seq} belongs here.")
+
+
 def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
-    if row.seq != folded.seq or row.at < folded.at or (isinstance(fact, RunStarted) and row.seq):
-        raise JournalDamaged(run, row.seq, f"it is out of order: number {folded.seq} belongs here.")
+    check_order(run, row, fact, folded.seq, folded.at)
     if isinstance(fact, EffectFinished):
         _check_result(folded.fold, run, row, fact)
     try:
@@ -200,9 +220,9 @@ def _graph_of(run: str, stored: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
     return fingerprint, parts
 
 
-def _check_graph(graph: Graph[Any], run: str, was: tuple[str, Mapping[str, str]], changed: Changed) -> None:
-    mine, (fingerprint, before) = prepared(graph), was
-    if changed == "compatible" or mine.fingerprint == fingerprint:
+def _check_graph(graph: Graph[Any], run: str, fingerprint: str, before: Mapping[str, str]) -> None:
+    mine = prepared(graph)
+    if mine.fingerprint == fingerprint:
         return
     now = mine.parts
     added = [name for name in now if name not in before]
