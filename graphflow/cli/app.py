@@ -106,14 +106,13 @@ def run(
     run and waits for its end. A second Ctrl-C stops at once.
     What happens is stored as it happens, so that `resume` goes on with the run, whatever ends this process.
     """
-    from graphflow.cli.going import Manner
-    from graphflow.cli.running import Play, RunOptions, run_command
+    from graphflow.cli.running import RunOptions, run_command
     from graphflow.cli.store import StoreOptions
 
     options = RunOptions(
         target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, run_id,
         None if no_store else StoreOptions(db, fsync),
-        Play(tuple(answers or ()), events, Manner(json, quiet, traceback)),
+        _play(answers, events, json=json, quiet=quiet, traceback=traceback),
     )  # fmt: skip
     return lambda screen: run_command(screen, options)
 

@@ -91,7 +91,7 @@ def import_(
 
 @runs.command()
 def delete(
-    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids, beginnings of ids, or `last`.")],
+    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Ids of stored runs, in full.")],
     *,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     db: Db = None,

@@ -20,6 +20,7 @@ from graphflow.cli.faults import BadUse
 from graphflow.cli.target import split_file
 from graphflow.errors import JournalUnavailable, RunLocked, TargetError
 from graphflow.persistence.sqlite_lock import RunLock
+from graphflow.persistence.sqlite_store import make_folder
 
 PATIENCE: Final = 5.0
 """Seconds to wait for another process that writes the file."""
@@ -96,7 +97,7 @@ class Targets:
         return cast("Notes", found) if isinstance(found, dict) else {}
 
     def _change(self, change: Callable[[Notes], Notes]) -> None:
-        _make_folder(self._path.parent)
+        make_folder(self._path.parent)
         with _held(self._path.parent):
             text = json.dumps(change(self._read()), indent=1)
             _replace(self._path, text + "\n")
@@ -128,13 +129,6 @@ class Targets:
         with contextlib.suppress(OSError, ValueError):
             place = place.relative_to(Path.cwd())
         return f"{place}:{name}" if isinstance(name, str) else str(place)
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.name == ".graphflow":
-            (folder / ".gitignore").write_text("*\n", "utf-8")
 
 
 @contextlib.contextmanager

@@ -238,7 +238,7 @@ class DataPlan(Plan):
         fields = dataclasses.fields(kind)
         super().__init__(kind, tuple(field.name for field in fields))
         self._check = checker(self)
-        self._get = _getter(self.names)
+        self._get = getter(self.names)
         self._build = _OWN.get(kind) or self._constructor(tuple(field.name for field in fields if field.init))
         slots = (vars(base).get("__slots__", ()) for base in kind.__mro__)
         flat = [name for found in slots for name in ((found,) if isinstance(found, str) else found)]
@@ -388,7 +388,7 @@ def plan_of(kind: type[Any]) -> Plan:
         raise Refused(kind, f"its class cannot be read ({type(error).__name__}: {str(error)[:200]})") from error
 
 
-def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+def getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what gets all fields at once."""
     if len(names) > 1:
         return operator.attrgetter(*names)

@@ -78,10 +78,7 @@ class Place:
     def make_folder(self) -> Path:
         """Make the folder that the file lies in, if it is not there, and return the file."""
         real = self.real()
-        if not real.parent.exists():
-            real.parent.mkdir(parents=True, exist_ok=True)
-            if real.parent.name == ".graphflow":
-                (real.parent / ".gitignore").write_text("*\n", "utf-8")
+        make_folder(real.parent)
         return real
 
     def exists(self) -> bool:
@@ -94,6 +91,14 @@ class Place:
         folder = real.with_name(f"{real.name}.locks")
         folder.mkdir(exist_ok=True)
         return folder
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, if it is not there; one that is called .graphflow is kept out of version control."""
+    if not folder.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.name == ".graphflow":
+            (folder / ".gitignore").write_text("*\n", "utf-8")
 
 
 class Store:

@@ -28,7 +28,7 @@ from graphflow.runtime.digests import digest
 
 if TYPE_CHECKING:
     from graphflow.runtime.agentcall import AgentCall
-    from graphflow.runtime.recall import Asked, Memory
+    from graphflow.runtime.recall import Memory
     from graphflow.runtime.runner import Runner
 
 BLOCKED = 0.1
@@ -95,20 +95,23 @@ class Body:
             self._review()
             waiting[0].set()
 
-    async def _ask(self, fact: EffectRequested | SleepRequested) -> RefuseEffect | None:
-        """Ask the fold for something and wait for its answer, None if the body may go on."""
-        await self._runner.record(fact)
-        return await self._answer_to(fact.key)
+    async def _ask(self, fact: EffectRequested | SleepRequested) -> tuple[RefuseEffect | None, EffectFinished | None]:
+        """Ask the fold for something and wait for its answer; what was asked before the process ended, it knows.
 
-    async def _ask_again(self, fact: EffectRequested | SleepRequested, known: Asked) -> RefuseEffect | None:
-        """Go on with what was asked before the process ended; the fold knows of it."""
+        Returns:
+            The refusal, None if the body may go on; and how an effect has ended already, None if it is to be done.
+        """
+        known = self.memory.asked.pop(fact.key, None) if self.memory is not None else None
+        if known is None:
+            await self._runner.record(fact)
+            return await self._answer_to(fact.key), None
         try:
             known.check(fact)
         except EffectMismatch as error:
             await self._give_out(error)
         if known.finished is not None or isinstance(known.answer, GoOn):
-            return None
-        return known.answer or await self._answer_to(fact.key)
+            return None, known.finished
+        return known.answer or await self._answer_to(fact.key), None
 
     async def _give_out(self, error: Exception) -> NoReturn:
         """End the session: what is recorded cannot be given back, and that is no failure of the node.
@@ -184,19 +187,18 @@ class Body:
             raise EffectKeyRequired(path_text(self.path), name)
         key = self._own_key(key)
         request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest(args), cost)
-        known = self.memory.asked.pop(key, None) if self.memory is not None else None
         self._asking.add(key)
         try:
-            refused = await (self._ask(request) if known is None else self._ask_again(request, known))
+            refused, finished = await self._ask(request)
         finally:
             self._asking.discard(key)
         if refused is not None and refused.bound == "key":
             raise EffectKeyRequired(path_text(self.path), name)
         if refused is not None:
             raise BoundHit(refused.bound, limit=refused.limit, wanted=refused.wanted, left=refused.left)
-        if known is not None and known.finished is not None:
+        if finished is not None:
             try:
-                return self._runner.recorded(known.finished, fn, command.node)
+                return self._runner.recorded(finished, fn, command.node)
             except JournalDamaged as error:
                 await self._give_out(error)
         return await self._perform(request, fn, args, usage)
@@ -270,9 +272,7 @@ class Body:
         length = f"{float(seconds):g}"
         number = counts[length] = counts.get(length, 0) + 1
         key = f"sleep {length} #{number}" if inside is None else f"sleep {inside.key}/{length} #{number}"
-        request = SleepRequested(self.path, self.command.turn, self.command.attempt, key, float(seconds))
-        known = self.memory.asked.pop(key, None) if self.memory is not None else None
-        await (self._ask(request) if known is None else self._ask_again(request, known))
+        await self._ask(SleepRequested(self.path, self.command.turn, self.command.attempt, key, float(seconds)))
 
     def emit(self, value: Any) -> None:
         """Say something to whoever listens; see `Step.emit`."""

@@ -178,21 +178,18 @@ class Halting(Core):
             for key in self._at_work(visit):
                 if not self._unwanted(visit, key):
                     self._enter_again(visit, key, fresh=False)
-                elif key == BODY:  # nobody is left to say so
-                    self.agenda.append(
-                        partial(self.take_in, NodeReturned(visit.path, visit.turn, visit.attempt, cancelled=True))
-                    )
-                else:
-                    ended = EffectFinished(visit.path, visit.turn, visit.attempt, key, failure=BROKEN_OFF)
-                    self.agenda.append(partial(self.take_in, ended))
+                    continue
+                where = visit.path, visit.turn, visit.attempt
+                ended: Fact = NodeReturned(*where, cancelled=True)
+                if key != BODY:
+                    ended = EffectFinished(*where, key, failure=BROKEN_OFF)
+                self.agenda.append(partial(self.take_in, ended))  # nobody is left to say so
 
     def _open_again(self, halted: Halt | None) -> None:
         """Open the task groups, set the timers and ask the hooks of a session that begins."""
-        for number in sorted(self.scopes):
-            around = self.scopes[number].around
-            self.commands.append(
-                OpenGroup(number, around if around in self.scopes else 0)
-            )  # losers outlive what closed
+        for number, scope in sorted(self.scopes.items()):
+            parent = scope.around if scope.around in self.scopes else 0  # losers outlive the scope around theirs
+            self.commands.append(OpenGroup(number, parent))
         for number, timer in sorted(self.timers.items()):
             self.commands.append(SetTimer(number, timer.at, timer.limit))
         answered = {fact.path for fact in halted.late if isinstance(fact, HookAnswered)} if halted else set[Path]()

@@ -56,7 +56,7 @@ class Asked:
 
 def _shown(request: EffectRequested | SleepRequested) -> str:
     if isinstance(request, SleepRequested):
-        return "a sleep"  # how long it is may be reckoned from the time of day: the recorded one counts
+        return "a sleep"  # its key says how long it is
     return f"the effect {request.name!r} (arguments {request.digest})"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import json
-import operator
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -37,6 +36,7 @@ from graphflow.model.codec import Codec, MissingSecrets, Unreadable, secrets_ask
 from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, parse_path, path_text
 from graphflow.model.jsontext import compact_json, load_json
+from graphflow.model.plans import getter
 from graphflow.runtime.core import failure_of
 
 MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {}
@@ -115,22 +115,13 @@ def _form(plan: Plan) -> Form:
     defaults = tuple(item.default for item in fields(plan.kind) if item.name != "path")
     coded = tuple(place for place, hint in enumerate(plan.types) if not _is_plain(hint))
     edges = tuple(place for place, hint in enumerate(plan.types) if hint is EdgeName)
-    return Form(plan.name, plan.path_at is not None, _getter(plan.names), defaults, plan.required, coded, edges)
+    return Form(plan.name, plan.path_at is not None, getter(plan.names), defaults, plan.required, coded, edges)
 
 
 def _is_plain(hint: Any) -> bool:
     if typing.get_origin(hint) in {typing.Union, types.UnionType}:
         return all(map(_is_plain, typing.get_args(hint)))
     return hint in _PLAIN or typing.get_origin(hint) is Literal
-
-
-def _getter(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(names) > 1:
-        return cast("Callable[[Any], tuple[Any, ...]]", operator.attrgetter(*names))
-    if not names:
-        return lambda _: ()
-    get = operator.attrgetter(*names)
-    return lambda body: (get(body),)
 
 
 class Rows:
