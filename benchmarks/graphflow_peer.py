@@ -242,7 +242,7 @@ def w8_sleep(runs: int = 10, ms: int = 50) -> Any:
     return w8(runs, ms)
 
 
-def w6(n: int, *, fsync: bool = False) -> Any:
+async def w6(n: int, *, fsync: bool = False) -> Any:
     """Loop `n` times, each hop appends a message of 1 KB, and each is committed to a SQLite journal before the next."""
     folder = tmpdir()
     path = f"{folder}/runs.db"
@@ -258,27 +258,22 @@ def w6(n: int, *, fsync: bool = False) -> Any:
     loop = say.choose(when(more, say, max_hops=n), default=END)
     graph = Graph("w6", START >> say, loop, context=Talk, budget=BUDGET)
     prepared(graph)  # as for any run but the first of a program: its sources have been read
-    anyio.run(_opened, journal)  # and the database is open
+    await (await journal.claim("another")).release()  # and the database is open
 
     async def once() -> int:
         return len((await run(graph, Talk(), journal=journal, run_id="w6")).context.items)
 
-    def extra() -> dict[str, float]:
+    async def extra() -> dict[str, float]:
         database = sqlite3.connect(path)
         database.execute("pragma wal_checkpoint(truncate)")
         database.close()
         began = time.perf_counter()
-        found = anyio.run(partial(replay, graph, "w6", journal=SqliteJournal(path)))
+        found = await replay(graph, "w6", journal=SqliteJournal(path))
         took = time.perf_counter() - began
         assert len(found.context.items) == n
         return {"bytes": tree_bytes(folder), "resume_ms": round(took * 1e3, 2)}
 
     return Case(once, n, fresh=True, close=partial(rmtree, folder), extra=extra)
-
-
-async def _opened(journal: SqliteJournal) -> None:
-    writer = await journal.claim("another")
-    await writer.release()
 
 
 CASES = {
