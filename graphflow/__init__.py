@@ -50,15 +50,19 @@ from graphflow.nodes.join import first as first
 from graphflow.nodes.join import quorum as quorum
 
 if TYPE_CHECKING:
+    from graphflow.errors import ModelRefused as ModelRefused
+    from graphflow.errors import ModelUnavailable as ModelUnavailable
     from graphflow.model.secrets import secret as secret
     from graphflow.nodes.agent import Agent as Agent
     from graphflow.nodes.agent import Supervisor as Supervisor
+    from graphflow.nodes.client import CallPiece as CallPiece
     from graphflow.nodes.client import ModelClient as ModelClient
     from graphflow.nodes.client import ModelReply as ModelReply
     from graphflow.nodes.client import ModelRequest as ModelRequest
     from graphflow.nodes.client import Price as Price
     from graphflow.nodes.client import ToolSpec as ToolSpec
     from graphflow.nodes.client import Usage as Usage
+    from graphflow.nodes.providers.model import ProviderModel as ProviderModel
     from graphflow.nodes.tools import AskUser as AskUser
     from graphflow.nodes.tools import Tool as Tool
     from graphflow.nodes.tools import ToolFailure as ToolFailure
@@ -92,6 +96,7 @@ __all__ = (
     "Brief",
     "Budget",
     "Call",
+    "CallPiece",
     "Context",
     "Delegate",
     "Done",
@@ -105,12 +110,15 @@ __all__ = (
     "Left",
     "MemoryJournal",
     "ModelClient",
+    "ModelRefused",
     "ModelReply",
     "ModelRequest",
+    "ModelUnavailable",
     "Node",
     "Pause",
     "PostgresJournal",
     "Price",
+    "ProviderModel",
     "Question",
     "Reason",
     "Report",
@@ -157,7 +165,11 @@ __all__ = (
 
 _LATER = {
     **dict.fromkeys(("Agent", "Supervisor"), "nodes.agent"),
-    **dict.fromkeys(("ModelClient", "ModelReply", "ModelRequest", "Price", "ToolSpec", "Usage"), "nodes.client"),
+    **dict.fromkeys(
+        ("CallPiece", "ModelClient", "ModelReply", "ModelRequest", "Price", "ToolSpec", "Usage"), "nodes.client"
+    ),
+    **dict.fromkeys(("ModelRefused", "ModelUnavailable"), "errors"),
+    **dict.fromkeys(("ProviderModel",), "nodes.providers.model"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
     **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
     **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),

@@ -21,6 +21,9 @@ GraphflowError
 │   ├── TurnLimit              a node wanted more turns than its `max_turns`
 │   ├── InvalidDelegate        a `Delegate` whose calls are empty, doubled, unknown or cyclic
 │   └── StrayCancellation      a cancellation that nobody asked for
+├── ModelError                 a model could not be asked, or gave no usable reply; a client raises it
+│   ├── ModelUnavailable       it may work a little later: a rate limit, a timeout, an error of the server
+│   └── ModelRefused           the same request would be refused again: a wrong key, an unknown model
 ├── BoundHit                   raised inside a node's body when an effect is refused
 ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
 ├── NodeFailed                 a recorded failure, when the exception object is gone
@@ -241,6 +244,27 @@ class InvalidDelegate(NodeError):
 
 class StrayCancellation(NodeError):
     """A node's body was cancelled although nobody had asked for that."""
+
+
+class ModelError(GraphflowError):
+    """A model could not be asked, or gave nothing that can be used. The agent's `retries` apply."""
+
+
+class ModelUnavailable(ModelError):
+    """A model may work a little later, so a further attempt waits first, and the next fallback comes after that.
+
+    Attributes:
+        retry_after: the seconds that its provider asked to wait, or None.
+    """
+
+    def __init__(self, text: str, retry_after: float | None = None) -> None:
+        """Say what went wrong, and remember how long to wait."""
+        self.retry_after = retry_after
+        super().__init__(text)
+
+
+class ModelRefused(ModelError):
+    """A model would refuse the same request again: it is not asked again, and the next fallback comes at once."""
 
 
 class BoundHit(GraphflowError):

@@ -37,6 +37,9 @@ HOMES: Final = {
     "typer": {"cli"},
     "rich": {"visualize", "cli"},
     "psycopg": {"persistence"},
+    "pydantic_ai": {"nodes"},
+    "genai_prices": {"nodes"},
+    "httpx2": {"nodes"},
     "termaid": {"visualize", "cli"},
 }
 

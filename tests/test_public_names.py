@@ -9,9 +9,9 @@ import graphflow.testing
 
 PUBLIC = {
     "ALL", "ANY", "END", "NOTHING", "START", "STRICT",
-    "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "Context", "Delegate", "Done", "FrozenDict", "Graph",
-    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "MemoryJournal", "ModelClient", "ModelReply",
-    "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "Question", "Reason", "Report", "Result", "Run",
+    "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "CallPiece", "Context", "Delegate", "Done", "FrozenDict", "Graph",
+    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "MemoryJournal", "ModelClient", "ModelRefused", "ModelReply", "ModelUnavailable",
+    "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "ProviderModel", "Question", "Reason", "Report", "Result", "Run",
     "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor",
     "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
     "add", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",

@@ -11,6 +11,7 @@ from graphflow.events.records import AnswerGiven as AnswerGiven
 from graphflow.events.records import Body as Body
 from graphflow.events.records import Boundary as Boundary
 from graphflow.events.records import BudgetAdded as BudgetAdded
+from graphflow.events.records import CallDelta as CallDelta
 from graphflow.events.records import CancelRequested as CancelRequested
 from graphflow.events.records import Decision as Decision
 from graphflow.events.records import Detected as Detected
@@ -27,6 +28,7 @@ from graphflow.events.records import Failure as Failure
 from graphflow.events.records import FrameClosed as FrameClosed
 from graphflow.events.records import FrameOpened as FrameOpened
 from graphflow.events.records import Granted as Granted
+from graphflow.events.records import Heard as Heard
 from graphflow.events.records import HookAnswered as HookAnswered
 from graphflow.events.records import ListenerFailed as ListenerFailed
 from graphflow.events.records import NodeEnded as NodeEnded

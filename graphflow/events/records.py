@@ -86,7 +86,7 @@ class Failure:
     limit: float | None = None
 
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the form in which records are stored."""
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -491,7 +491,29 @@ class TextDelta:
     text: str
 
 
-Body = Fact | Decision | ListenerFailed | TextDelta
+@record
+class CallDelta:
+    """A model wrote a piece of a call. Not part of the journal: the reply stands there, whole.
+
+    Attributes:
+        path: where the agent's visit stands.
+        turn: its model call.
+        position: the number of the call in the reply, from 0.
+        name: the name of what is called, in the first piece of a call; "" in the others.
+        arguments: the next piece of the arguments, as text.
+    """
+
+    path: Path
+    turn: int
+    position: int
+    name: str
+    arguments: str
+
+
+Heard = TextDelta | CallDelta
+"""What is heard while a model writes, and kept nowhere."""
+
+Body = Fact | Decision | ListenerFailed | Heard
 
 # --- records and events ----------------------------------------------------------------------------------------------
 

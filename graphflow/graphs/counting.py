@@ -131,7 +131,7 @@ class Counter:
                     if node is not None:
                         deep = min(left, INF if node.max_depth is None else node.max_depth)
                         inner = self.flows[id(node)].root
-                        line.append((node, inner, where, times(entered, 1 + node.retries), deep))
+                        line.append((node, inner, where, times(entered, node.attempts), deep))
                     for name, edge in station.delegates.items() if left >= 1 else ():
                         calls = times(opened, calls_over(graph, edge))
                         line.append((graph, flows.callee(name), where, calls, left - 1))
@@ -291,7 +291,7 @@ class _Activation:
         """One visit of a node, without what it delegates."""
         station = self.stations[name]
         node = station.node
-        attempts = 1 + node.retries
+        attempts = node.attempts
         graph = as_graph(node)
         if graph is not None:
             inner = self.counter.activation(graph, left)
@@ -404,7 +404,7 @@ class _Calls:
 def _spend_of_agent(agent: Agent) -> Spend:
     """One visit of an agent, without what it delegates; its bounds hold for all attempts of the visit together."""
     tools = any(isinstance(tool, Tool) for tool in agent.tools)
-    return Spend(1 + agent.retries, agent.max_turns, agent.max_tool_calls if tools else 0)
+    return Spend(agent.attempts, agent.max_turns, agent.max_tool_calls if tools else 0)
 
 
 def _works_beside_its_team(node: Node[Any]) -> bool:

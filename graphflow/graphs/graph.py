@@ -11,7 +11,9 @@ from graphflow.errors import MutableContext, UsageError
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
+from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
+from graphflow.nodes.client import ModelClient, Readied
 from graphflow.nodes.detect import Detector
 from graphflow.nodes.edges import (
     Chain,
@@ -151,6 +153,22 @@ class Graph(Node[Any], Generic[C]):
         copy.__post_init__()
         return copy
 
+    def with_model(self, model: ModelClient | str) -> Graph[C]:
+        """Return the same graph with one model for all its agents, and those of the graphs inside it.
+
+        It counts as the same graph: who a model is, is no part of an agent's identity. A stored run goes on with it
+        where it is asked in the same way, by calls or in JSON.
+
+        Args:
+            model: a client, or the name of a provider's model, as "openai:gpt-5".
+
+        Raises:
+            UsageError: if it is no model.
+        """
+        from graphflow.graphs.remodelled import with_model
+
+        return with_model(self, model)
+
     @functools.cached_property
     def nodes(self) -> dict[str, Node[Any]]:
         """The nodes by name, in the order in which they first appear in a sorted walk over the statements."""
@@ -164,6 +182,19 @@ class Graph(Node[Any], Generic[C]):
                     yield end
         if self.escalate is not None:
             yield self.escalate
+
+    @functools.cached_property
+    def readiness(self) -> tuple[Callable[[], None], ...]:
+        """What looks, before a run, whether each model that can say so can be asked: `ModelClient`s with `ready()`."""
+        found: dict[int, Callable[[], None]] = {}
+        for node in self.mentioned():
+            inner: tuple[object, ...] = ()
+            if isinstance(node, Graph):
+                found.update((id(getattr(look, "__self__", look)), look) for look in node.readiness)
+            elif isinstance(node, Agent):
+                inner = node.models
+            found.update((id(model), model.ready) for model in inner if isinstance(model, Readied))
+        return tuple(found.values())
 
     @functools.cached_property
     def compiled(self) -> Compiled:

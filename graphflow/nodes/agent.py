@@ -41,7 +41,9 @@ class Agent(Node[Context]):
     gets bad arguments is told to the model; three wrong names in a row fail the node.
 
     Attributes:
-        model: the client; it is not part of the agent's identity.
+        model: the client, or the name of a provider's model, as "openai:gpt-5"; it is not part of the agent's identity.
+        fallbacks: the models that are asked next, in order, once a call of the one before has failed for good: at
+            once where it was refused, else after the agent's `retries`, which each of them has anew.
         instructions: the system text, or a pure function that makes it from the state.
         tools: what it may call.
         output: the type of its answer, which the model then writes as JSON; None for text.
@@ -62,6 +64,7 @@ class Agent(Node[Context]):
     """
 
     model: ModelClient = field(compare=False)
+    fallbacks: tuple[ModelClient, ...] = field(compare=False)
     instructions: str | Callable[[State[Any]], str]
     tools: tuple[Tool | AskUser, ...]
     output: Any
@@ -79,7 +82,8 @@ class Agent(Node[Context]):
         self,
         name: str,
         *,
-        model: ModelClient,
+        model: ModelClient | str,
+        fallbacks: Sequence[ModelClient | str] = (),
         instructions: str | Callable[[State[Any]], str] = "",
         tools: Sequence[Tool | AskUser | Callable[..., Any]] = (),
         output: Any = None,
@@ -102,7 +106,11 @@ class Agent(Node[Context]):
     ) -> None:
         """Check everything that can be checked before there is a graph."""
         where = f"{type(self).__name__} {name!r}: "
-        _checked_model(where, model)
+        client = _checked_model(where, model)
+        others: object = fallbacks
+        if not isinstance(others, list | tuple):
+            msg = f"{where}fallbacks={fallbacks!r}: a list of models is needed."
+            raise UsageError(msg)
         given: object = tools
         if not isinstance(given, list | tuple):
             msg = f"{where}tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
@@ -147,7 +155,8 @@ class Agent(Node[Context]):
                 msg = f"{where}{bound}=None: an agent is bounded; give a number."
                 raise UsageError(msg)
         values: dict[str, Any] = {
-            "model": model, "instructions": instructions, "tools": made, "output": output, "max_turns": max_turns,
+            "model": client, "fallbacks": tuple(_checked_model(where, one) for one in fallbacks),
+            "instructions": instructions, "tools": made, "output": output, "max_turns": max_turns,
             "max_tool_calls": max_tool_calls, "repairs": repairs, "decision": decision, "history": history,
             "max_tokens": max_tokens, "rights": None if rights is None else _names(where, rights), "deny": deny,
         }  # fmt: skip
@@ -171,7 +180,30 @@ class Agent(Node[Context]):
     @property
     def native(self) -> bool:
         """Whether its model is offered tools to call, rather than asked for JSON that says what to call."""
-        return self.decision == "native" or (self.decision == "auto" and getattr(self.model, "native_tools", True))
+        if self.decision == "auto":
+            return all(getattr(model, "native_tools", True) for model in self.models)
+        return self.decision == "native"
+
+    @property
+    def models(self) -> tuple[ModelClient, ...]:
+        """Its model, and those that are asked where it fails."""
+        return (self.model, *self.fallbacks)
+
+    @property
+    def attempts(self) -> int:
+        """How many attempts one visit may have at most: its retries with each of its models."""
+        return (1 + self.retries) * (1 + len(self.fallbacks))
+
+    def with_model(self, model: ModelClient | str) -> Self:
+        """Return the same agent with another model, and no fallbacks.
+
+        Raises:
+            UsageError: if it is no model.
+        """
+        copy = self.named(self.name)
+        object.__setattr__(copy, "model", _checked_model(f"{self!r}.with_model: ", model))
+        object.__setattr__(copy, "fallbacks", ())
+        return copy
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -184,17 +216,27 @@ class Supervisor(Agent):
     kind: ClassVar[str] = "supervisor"
 
 
-def _checked_model(where: str, model: object) -> None:
+def _checked_model(where: str, model: object) -> ModelClient:
+    """Return a client as it is, and the name of a model as the client of its provider.
+
+    Raises:
+        UsageError: if it is no model, or no provider has that name.
+    """
+    if isinstance(model, str):
+        from graphflow.nodes.providers.model import ProviderModel
+
+        return ProviderModel(model)
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
-            f"{where}model={model!r}: a ModelClient is needed, an object with `async def reply(request, stream)`; "
-            f"for tests there is graphflow.testing.ScriptedModel."
+            f"{where}model={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
+            f"with `async def reply(request, stream)`; for tests there is graphflow.testing.ScriptedModel."
         )
         raise UsageError(msg)
     price = getattr(model, "price", None)
     if price is not None and not (isinstance(price, Price) and all(_is_money(part) for part in price)):
         msg = f"{where}the price of its model is {price!r}: a Price of two Decimals of at least 0 is needed, or None."
         raise UsageError(msg)
+    return model
 
 
 def _is_money(part: object) -> bool:

@@ -88,6 +88,11 @@ class Node(Generic[C_contra]):
         """Show kind and name; never what the node holds."""
         return f"<{type(self).__name__} {self.name!r}>"
 
+    @property
+    def attempts(self) -> int:
+        """How many attempts one visit may have at most."""
+        return 1 + self.retries
+
     def named(self, name: str) -> Self:
         """Return the same node under another name, so that it can stand in a graph twice."""
         return dataclasses.replace(self, name=name)

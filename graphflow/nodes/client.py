@@ -145,8 +145,36 @@ def _is_call(call: object) -> bool:
     return isinstance(name, str) and isinstance(arguments, str) and isinstance(ident, str)
 
 
-Stream = Callable[[str], None]
-"""Takes a piece of a reply's text as soon as it is there; listeners hear it, the journal does not keep it."""
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """A piece of a call that a model is writing.
+
+    Attributes:
+        position: the number of the call in its reply, from 0.
+        name: the name of what it calls, in the first piece of the call; "" in the others.
+        arguments: the next piece of its arguments, as text; no JSON before all pieces are there.
+    """
+
+    position: int
+    name: str = ""
+    arguments: str = ""
+
+
+Stream = Callable[[str | CallPiece], None]
+"""Takes a piece of a reply, text or a call, as soon as it is there; listeners hear it, no journal keeps it."""
+
+
+@runtime_checkable
+class Readied(Protocol):
+    """A model that can say, before a run begins, whether it can be asked: `ready()` raises if its key is missing."""
+
+    def ready(self) -> None:
+        """Look whether the model can be asked; nothing is sent.
+
+        Raises:
+            GraphflowError: if it cannot; the text says what to do.
+        """
+        ...
 
 
 @runtime_checkable
@@ -154,7 +182,8 @@ class ModelClient(Protocol):
     """A model. One client may serve many agents and many runs at once, so it keeps nothing of a run.
 
     A client may have an attribute `price`, a `Price`, from which the money of a call is reserved, and an attribute
-    `native_tools`, False for a model that cannot call tools: `decision="auto"` then picks constrained JSON.
+    `native_tools`, False for a model that cannot call tools: `decision="auto"` then picks constrained JSON. One that
+    has a `ready()` is asked before a run begins.
     """
 
     async def reply(self, request: ModelRequest, stream: Stream) -> ModelReply:
@@ -162,9 +191,11 @@ class ModelClient(Protocol):
 
         Args:
             request: what is asked.
-            stream: takes pieces of the text as they come; need not be called.
+            stream: takes pieces of the reply as they come; need not be called.
 
         Raises:
-            Exception: whatever goes wrong; it fails the agent's turn, and the agent's `retries` apply.
+            ModelUnavailable: if it may work later; a retry of the agent waits first.
+            ModelRefused: if the same request would be refused again; it is not retried.
+            Exception: whatever else goes wrong; it fails the agent's turn, and the agent's `retries` apply.
         """
         ...

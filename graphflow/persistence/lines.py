@@ -16,12 +16,12 @@ from typing import Any, Final, cast
 import pydantic_core
 from pydantic import TypeAdapter
 
-from graphflow.events import Decision, Event, Fact, ListenerFailed, Row, TextDelta, kind_of
+from graphflow.events import Decision, Event, Fact, Heard, ListenerFailed, Row, kind_of
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.jsontext import compact_json, load_json
 
 BODIES: Final[dict[str, type]] = {
-    kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed, TextDelta)
+    kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed, *Heard.__args__)
 }
 """Every kind of event by its name."""
 
@@ -117,9 +117,9 @@ def run_lines(run: str, rows: Sequence[Row]) -> Iterator[str]:
     Raises:
         ValueError: if a row is no JSON.
 
-    >>> print(*run_lines("r1", [Row(0, 0.5, '["run_started/1"]', "[]")]), sep="\n")
+    >>> print(*run_lines("r1", [Row(0, 0.5, '["run_started/2"]', "[]")]), sep="\n")
     {"format":"graphflow-run/1","run":"r1"}
-    {"seq":0,"at":0.5,"fact":["run_started/1"],"decisions":[]}
+    {"seq":0,"at":0.5,"fact":["run_started/2"],"decisions":[]}
     """
     yield compact_json({"format": RUN_FORMAT, "run": run})
     for row in rows:
@@ -156,7 +156,7 @@ def read_run(lines: Iterable[str]) -> tuple[str, tuple[Row, ...]]:
                 head = _head(found)
             else:
                 rows.append(_row(found))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, OverflowError, RecursionError) as error:
             msg = f"line {number} is no line of a stored run: {str(error).partition(chr(10))[0]}"
             raise ValueError(msg) from error
     if head is None:

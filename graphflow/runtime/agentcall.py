@@ -6,16 +6,17 @@ import functools
 import inspect
 from collections.abc import Awaitable
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from graphflow.errors import UsageError
-from graphflow.events import Emitted, Failure
+from graphflow.errors import ModelUnavailable, UsageError
+from graphflow.events import CallDelta, Emitted, Failure, TextDelta
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
 from graphflow.model.thread import shown
+from graphflow.nodes.client import CallPiece
 from graphflow.nodes.function import is_async
 from graphflow.nodes.tools import ToolFailure
 from graphflow.runtime.commands import CallModel, CallTool
@@ -23,6 +24,12 @@ from graphflow.runtime.digests import digest
 
 if TYPE_CHECKING:
     from graphflow.runtime.runner import Runner
+
+FIRST_WAIT: Final = 0.5
+"""Active seconds before the second attempt where a provider does not say how long; they double each time."""
+
+LONGEST_WAIT: Final = 60.0
+"""The most active seconds that a further attempt waits, whatever a provider says."""
 
 
 class AgentCall:
@@ -65,7 +72,8 @@ class AgentCall:
         command = self.command
         if isinstance(command, CallModel):
             self._runner.know_loop()  # its provider may call back from a thread of its own
-            return command.client.reply(command.request, self._stream)
+            asked = command.client.reply(command.request, self._stream)
+            return self._patient(asked) if command.again and inspect.isawaitable(asked) else asked
         arguments = command.arguments
         if command.tool.step is not None:
             arguments = {**arguments, command.tool.step: self}
@@ -81,9 +89,28 @@ class AgentCall:
             return None, Failure("graphflow.model.contract.Report", shown(found), (), "declared")
         return "" if found is None else shown(found), None
 
-    def _stream(self, text: str) -> None:
-        if text and not self.ended:  # a client may keep what it was given
-            self._runner.heard(self.path, self.command.turn, str(text))
+    def _stream(self, piece: str | CallPiece) -> None:
+        if not piece or self.ended:  # a client may keep what it was given
+            return
+        path, turn = self.path, self.command.turn
+        if isinstance(piece, CallPiece):
+            self._runner.heard(CallDelta(path, turn, piece.position, piece.name, piece.arguments))
+        else:
+            self._runner.heard(TextDelta(path, turn, str(piece)))
+
+    async def _patient(self, asked: Awaitable[Any]) -> Any:
+        """Wait for a model; where it may work later and will be asked again, wait until then, too.
+
+        The wait belongs to the call that failed: it ends with it when the agent is cancelled, is late or has no
+        seconds left, and a run that is taken up again asks at once.
+        """
+        try:
+            return await asked
+        except ModelUnavailable as error:
+            tries = self.command.attempt
+            wait = FIRST_WAIT * 2.0**tries if error.retry_after is None else error.retry_after
+            await self._runner.nap(min(max(wait, 0.0), LONGEST_WAIT))
+            raise
 
     # --- what a tool sees ---
 

@@ -8,9 +8,10 @@ each with an event when it starts and one when it ends, so nothing of an agent i
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from graphflow.errors import ContractError, EmptyAnswer, NodeTimeout
-from graphflow.events import EffectFinished, Paused
+from graphflow.errors import ContractError, EmptyAnswer, ModelRefused, NodeTimeout
+from graphflow.events import EffectFinished, Failure, Paused
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import NOTHING
@@ -27,11 +28,14 @@ from graphflow.runtime.asking import (
     read_reply,
     with_own_ids,
 )
+from graphflow.runtime.attempts import may_retry
 from graphflow.runtime.commands import CancelBody
 from graphflow.runtime.core import thread_of
 from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.views import entry_of
 from graphflow.runtime.wishes import Wishes, length_of
+
+REFUSED: Final = f"{ModelRefused.__module__}.{ModelRefused.__qualname__}"
 
 OWN = (Standing.QUEUED, Standing.RUNNING)
 """Where an agent's visit has something of its own to do, and is counted as busy."""
@@ -163,7 +167,7 @@ class Agents(Wishes):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has asked
         if fact.failure is not None:
-            self.fail_agent(visit, self.raised(visit, fact.failure))
+            self._unanswered(visit, fact.failure)
             return
         reply = fact.result
         if not isinstance(reply, ModelReply):
@@ -190,6 +194,18 @@ class Agents(Wishes):
             return
         self.start_wishes(visit)
         self.settle_turn(visit)
+
+    def _unanswered(self, visit: Visit, failure: Failure) -> None:
+        """Ask again, or the next model in line, or fail: the model gave no reply."""
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has asked
+        refused = REFUSED in failure.lineage
+        trouble = self.raised(visit, failure)
+        if (refused or not may_retry(visit)) and failure.code != "cancelled":
+            following = talk.model + 1
+            if following < len(talk.agent.models):
+                talk.model, talk.moved, refused = following, visit.attempt + 1, False
+        self.fail_agent(visit, trouble, final=refused)
 
     # --- a turn settles ---
 
@@ -372,10 +388,10 @@ class Agents(Wishes):
 
     # --- how it goes wrong ---
 
-    def fail_agent(self, visit: Visit, trouble: Trouble) -> None:
-        """Let the attempt fail; nothing of the agent is under way."""
+    def fail_agent(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:
+        """Let the attempt fail, for good if it is final; nothing of the agent is under way."""
         self._own_done(visit)
-        self.attempt_failed(visit, trouble)
+        self.attempt_failed(visit, trouble, final=final)
 
     def agent_bound(self, visit: Visit, reason: Reason, again: Callable[[], None] | None = None) -> None:
         """Stop an agent at a bound, with what it can offer."""

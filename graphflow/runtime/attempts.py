@@ -14,12 +14,24 @@ ONE_RETRY = (1, 0, 0, 1, 0, 0)
 """What one retry costs, as amounts: a node run and a retry."""
 
 
+def may_retry(visit: Visit) -> bool:
+    """Tell whether a visit has retries left; each fallback of an agent's model has those of the agent anew."""
+    spare = 0 if visit.talk is None else visit.talk.moved
+    return visit.attempt < visit.station.node.retries + spare
+
+
 class Attempts(Core):
     """What follows when an attempt of a visit has failed."""
 
-    def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
-        """Retry a visit if its retries and the budget allow, now or when something in flight settles; else fail."""
-        if visit.attempt >= visit.station.node.retries:
+    def attempt_failed(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:
+        """Retry a visit if its retries and the budget allow, now or when something in flight settles; else fail.
+
+        Args:
+            visit: whose attempt it was.
+            trouble: what went wrong.
+            final: whether a further attempt could only fail in the same way.
+        """
+        if final or not may_retry(visit):
             self._give_up(visit, trouble, None)
         elif self._paid(visit):
             self._retry(visit, trouble.reason)
@@ -71,7 +83,7 @@ class Attempts(Core):
         text, attempts = trouble.reason.text, visit.attempt + 1
         if refused is not None:
             trouble = trouble.saying(f"{text} (after {attempts} attempts; {refused.text})")
-        elif visit.station.node.retries and "attempts)" not in text[-20:]:
+        elif attempts > 1 and "attempts)" not in text[-20:]:
             trouble = trouble.saying(f"{text} (after {attempts} attempts)")
         token, station = visit.token, visit.station
         self.end_visit(visit, "timed_out" if trouble.timed_out else "failed", trouble.reason)

@@ -183,7 +183,7 @@ class Calls(Frames):
         )  # fmt: skip
         self._limit_rights(frame, visit, edge)
         state.frame = frame
-        if visit.station.node.retries:
+        if visit.station.node.attempts > 1:
             visit.called = visit.called or {}
             self._count_on(frame, visit.called.setdefault((visit.turn, position), {}))
         self.decisions.append(EdgeTaken(visit.path, edge.name, state.hop))

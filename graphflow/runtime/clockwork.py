@@ -18,7 +18,6 @@ from graphflow.events import (
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import names_text
-from graphflow.nodes.agent import Agent
 from graphflow.nodes.client import ModelReply, Price, Usage
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.commands import (
@@ -420,10 +419,10 @@ def _usage_of(visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
     reply = fact.result
     if type(reply) is not ModelReply or fact.usage is not None:
         return fact.usage
-    usage, node = reply.usage, visit.station.node
+    usage, talk = reply.usage, visit.talk
     if usage is None or usage.usd is not None:
         return usage
-    price: Price | None = getattr(node.model, "price", None) if isinstance(node, Agent) else None
+    price: Price | None = None if talk is None else getattr(talk.client, "price", None)
     if price is None:
         return usage
     usd = usage.input_tokens * price.input + usage.output_tokens * price.output

@@ -50,6 +50,7 @@ class CallModel:
     client: ModelClient
     request: ModelRequest
     group: int
+    again: bool
 
 
 @record

@@ -254,7 +254,7 @@ class Core:
         """Do what this kind of node does when an attempt begins (visits)."""
         raise NotImplementedError
 
-    def attempt_failed(self, visit: Visit, trouble: Trouble) -> None:
+    def attempt_failed(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:
         """Retry a visit, or let it fail (visits)."""
         raise NotImplementedError
 

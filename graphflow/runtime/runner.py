@@ -28,9 +28,9 @@ from graphflow.events import (
     EffectRequested,
     Emitted,
     Failure,
+    Heard,
     HookAnswered,
     NodeReturned,
-    TextDelta,
     Warned,
 )
 from graphflow.model.frozen import class_of
@@ -400,7 +400,7 @@ class Runner(Sessions):
         if self._soon_from_any is None:
             self._soon_from_any = from_any_thread()
 
-    def heard(self, path: Path, turn: int, text: str) -> None:
+    def heard(self, body: Heard) -> None:
         """Let a piece of a model's reply be heard; the journal does not keep it.
 
         Where texts are redacted, nothing is heard of it before it is whole: pieces could not be judged.
@@ -408,9 +408,9 @@ class Runner(Sessions):
         if self.redact is not None:
             return
         if threading.get_ident() == self.thread:
-            self.say(TextDelta(path, turn, text))
+            self.say(body)
         elif self._soon_from_any is not None:
-            self._soon_from_any(self.say, TextDelta(path, turn, text))  # any thread at all: a provider has its own
+            self._soon_from_any(self.say, body)  # any thread at all: a provider has its own
 
     async def _warn(self, body: Body | AgentCall, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""

@@ -68,6 +68,7 @@ def start(
         raise UsageError(msg)
     require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)
+    check_models(graph)
     earlier = None if after is None else _earlier(graph, after)
     chosen = run_id or new_run_id()
 
@@ -125,6 +126,16 @@ def check_given(budget: object, listeners: object) -> None:
     if not isinstance(listeners, Sequence) or not all(map(callable, cast("Sequence[object]", listeners))):
         msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)
+
+
+def check_models(graph: Graph[Any]) -> None:
+    """Look whether the models of a graph can be asked, before a run begins.
+
+    Raises:
+        GraphflowError: if one cannot: its key is not set, or an extra is missing.
+    """
+    for ready in graph.readiness:
+        ready()
 
 
 def check_journal(journal: object) -> None:

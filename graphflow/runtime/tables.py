@@ -17,6 +17,7 @@ from graphflow.model.outcome import Call
 from graphflow.model.state import Message
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
 from graphflow.nodes.agent import Agent, Deny
+from graphflow.nodes.client import ModelClient
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Manner
 from graphflow.runtime.commands import CallModel, CallTool, Command
@@ -375,6 +376,8 @@ class Talk:
         finding: what it said last, to offer if a bound stops it.
         reports: the reports of its team that are done, to offer too.
         asked: what its model was last asked.
+        model: which of its agent's models is asked now, the first of which is its own.
+        moved: how many attempts there were before the present model was asked.
     """
 
     source: str
@@ -396,6 +399,13 @@ class Talk:
     finding: str = ""
     reports: list[Report] = field(default_factory=_list)
     asked: CallModel | None = None
+    model: int = 0
+    moved: int = 0
+
+    @property
+    def client(self) -> ModelClient:
+        """The model that is asked now."""
+        return self.agent.models[self.model]
 
 
 class Waiting(NamedTuple):

@@ -22,6 +22,7 @@ from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Offer, as_plain_text, problems_text
+from graphflow.runtime.attempts import may_retry
 from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import TOKENS, USD, Amount, Amounts, Meter
@@ -83,7 +84,9 @@ class Wishes(Core):
             manner.specs, manner.schema, max_tokens, "native" if manner.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
-        talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", node.model, request, group)
+        talk.asked = CallModel(
+            visit.path, visit.turn, visit.attempt, "model", talk.client, request, group, again=may_retry(visit)
+        )  # fmt: skip
         self.with_slot(visit, talk.asked)
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
@@ -91,7 +94,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
         reads = _estimate(talk)
-        price: Price | None = getattr(talk.agent.model, "price", None)
+        price: Price | None = getattr(talk.client, "price", None)
         writes = talk.agent.max_tokens
         meter: Meter | None = visit.token.frame.meter
         while meter is not None:
@@ -109,7 +112,7 @@ class Wishes(Core):
         """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        return self._cost(visit, getattr(talk.agent.model, "price", None), _estimate(talk), 1)
+        return self._cost(visit, getattr(talk.client, "price", None), _estimate(talk), 1)
 
     @staticmethod
     def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:

@@ -1,0 +1,160 @@
+"""A `ModelRequest` as pydantic-ai's messages and parameters, and its responses as a `ModelReply`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from graphflow.errors import ModelError, ModelRefused
+from graphflow.model.thread import ThreadMessage, ToolCall
+from graphflow.nodes.client import CallPiece, ModelReply, ModelRequest
+from graphflow.nodes.providers.prices import usage_of
+
+if TYPE_CHECKING:
+    from pydantic_ai import messages as said
+    from pydantic_ai.models import ModelRequestParameters
+
+NO_TOOL = "unknown"
+"""The name of what a result answers, where the view does not hold the call."""
+
+
+def history_of(request: ModelRequest) -> list[said.ModelMessage]:
+    """Return the messages of a request; neighbours that come from the same side are one message."""
+    from pydantic_ai import messages as said
+
+    names = {call.id: call.name for message in request.messages for call in message.calls}
+    made: list[said.ModelMessage] = []
+    for message in request.messages:
+        if message.role == "assistant":
+            spoken: list[said.ModelResponsePart] = [said.TextPart(message.text)] if message.text else []
+            spoken += [said.ToolCallPart(call.name, _as_object(call.arguments), call.id) for call in message.calls]
+            last = made[-1] if made else None
+            if isinstance(last, said.ModelResponse):
+                last.parts = [*last.parts, *spoken]
+            elif spoken:
+                made.append(said.ModelResponse(parts=spoken))
+            continue
+        heard = _heard(message, names)
+        last = made[-1] if made else None
+        if isinstance(last, said.ModelRequest):
+            last.parts = [*last.parts, heard]
+        else:
+            made.append(said.ModelRequest(parts=[heard]))
+    if not made or isinstance(made[0], said.ModelResponse):  # providers want the first word to be the user's
+        made.insert(0, said.ModelRequest(parts=[said.UserPromptPart("(The beginning is not shown.)")]))
+    for asked in made:
+        if isinstance(asked, said.ModelRequest):
+            asked.instructions = request.system or None
+    return made
+
+
+def _heard(message: ThreadMessage, names: dict[str, str]) -> said.ModelRequestPart:
+    from pydantic_ai import messages as said
+
+    if message.role == "tool":
+        return said.ToolReturnPart(
+            names.get(message.answers, NO_TOOL), message.text, message.answers,
+            outcome="failed" if message.failed else "success",
+        )  # fmt: skip
+    return said.UserPromptPart(message.text or " ")  # providers refuse an empty text
+
+
+def _as_object(arguments: str) -> str:
+    """Return arguments as a JSON object: what a model wrote may be no JSON at all, and some providers read it again."""
+    try:
+        found = json.loads(arguments)
+    except ValueError:
+        found = arguments
+    return arguments if isinstance(found, dict) else json.dumps({"not_an_object": found})
+
+
+def parameters_of(request: ModelRequest, *, schema_mode: str) -> ModelRequestParameters:
+    """Return the tools of a request, and the schema of its answer.
+
+    Args:
+        request: what is asked.
+        schema_mode: "native" where the provider takes a schema, "prompted" where it must be told in words.
+    """
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.output import OutputObjectDefinition
+    from pydantic_ai.tools import ToolDefinition
+
+    tools = [
+        ToolDefinition(name=spec.name, description=spec.description, parameters_json_schema=spec.parameters)
+        for spec in request.tools
+    ]
+    schema = request.schema
+    if schema is None:
+        return ModelRequestParameters(function_tools=tools)
+    mode: Any = schema_mode if schema_mode == "native" else "prompted"
+    wanted = OutputObjectDefinition(json_schema=schema, name="answer")
+    return ModelRequestParameters(
+        function_tools=tools, output_mode=mode, output_object=wanted,
+        prompted_output_template=None if mode == "native" else PROMPTED,
+    )  # fmt: skip
+
+
+PROMPTED = "When you answer, write one JSON object that fits this schema, and nothing else:\n\n{schema}"
+"""How a model is told the schema of its answer, where its provider does not take one."""
+
+
+def _as_written(arguments: object) -> str:
+    """Return arguments as the model wrote them; what is no JSON is for the agent to judge."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments, ensure_ascii=False) if arguments else ""
+
+
+class Pieces:
+    """Turns the events of a stream into the pieces that a listener hears."""
+
+    def __init__(self) -> None:
+        """Begin before the first event."""
+        self._positions: dict[int, int] = {}  # of calls, by the number of the part
+
+    def of(self, event: said.ModelResponseStreamEvent) -> Iterable[str | CallPiece]:
+        """Return what an event brings."""
+        from pydantic_ai import messages as said
+
+        match event:
+            case said.PartStartEvent(part=said.TextPart() as part):
+                yield part.content
+            case said.PartStartEvent(part=said.ToolCallPart() as part):
+                position = self._positions.setdefault(event.index, len(self._positions))
+                yield CallPiece(position, part.tool_name, _as_written(part.args))
+            case said.PartDeltaEvent(delta=said.TextPartDelta() as delta):
+                yield delta.content_delta
+            case said.PartDeltaEvent(delta=said.ToolCallPartDelta() as delta):
+                position = self._positions.setdefault(event.index, len(self._positions))
+                yield CallPiece(position, delta.tool_name_delta or "", _as_written(delta.args_delta))
+            case _:
+                return
+
+
+def reply_of(response: said.ModelResponse, request: ModelRequest) -> ModelReply:
+    """Return a response as a reply.
+
+    Raises:
+        ModelRefused: if the provider filtered the answer.
+        ModelError: if the model wrote all tokens that it may, and nothing of it is an answer.
+    """
+    from pydantic_ai import messages as said
+
+    text = "".join(part.content for part in response.parts if isinstance(part, said.TextPart))
+    calls = tuple(
+        ToolCall(part.tool_name, _as_written(part.args) or "{}", part.tool_call_id)
+        for part in response.parts
+        if isinstance(part, said.ToolCallPart)
+    )
+    if not text.strip() and not calls:
+        if response.finish_reason == "content_filter":
+            msg = f"{response.model_name}: the provider filtered the answer of {request.agent!r}."
+            raise ModelRefused(msg)
+        if response.finish_reason == "length":
+            msg = (
+                f"{response.model_name} wrote the {request.max_tokens:,} tokens that {request.agent!r} may write, and "
+                f"no answer: give the agent more max_tokens=, or the run more of a budget."
+            )
+            raise ModelError(msg)
+    return ModelReply(text, calls, usage_of(response))
