@@ -6,16 +6,18 @@ from typing import Any, Final
 
 import pytest
 
-from graphflow import replay, resume
+from graphflow import MemoryJournal, fork_run, replay, resume
 from graphflow.cli import main
 from graphflow.errors import GraphflowError, JournalDamaged, NodeFailed
-from graphflow.events import Decision, Fact, Row, kind_of
+from graphflow.events import FORMAT, Decision, Fact, Row, kind_of
 from graphflow.model.jsontext import load_json
-from graphflow.persistence.lines import run_lines
+from graphflow.persistence.lines import read_run, run_lines
 from graphflow.runtime import rows as rows_module
+from graphflow.runtime.checksums import chained, without_checksum
+from graphflow.runtime.rows import upgraded
 from graphflow.testing import fold_again
 from graphflow.testing.stored import read_journal, replayed, rows_in
-from tests.journals.make import FOLDER, RUNS, made
+from tests.journals.make import FOLDER, OLDER, RUNS, made
 from tests.test_cli_runs import Printed
 
 HOW: Final = (
@@ -77,6 +79,12 @@ async def test_the_script_makes_runs_that_fold(name: str) -> None:
     assert load_json(rows[0].fact)[1] == name
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_each_file_is_of_the_format_that_is_said_of_it(name: str) -> None:
+    """Those that are kept of an older format are not written again by accident."""
+    assert f'["run_started/{OLDER.get(name, FORMAT)}",' in path_of(name).read_text("utf-8")
+
+
 async def test_a_stored_run_of_the_corpus_is_gone_on_with() -> None:
     """One that waits is answered, one that stood still gets more."""
     journal = read_journal(path_of("chat_waiting"), path_of("support_desk_exhausted"))
@@ -100,12 +108,17 @@ def test_the_error_that_ended_a_run_is_told() -> None:
     assert (caught.value.path, caught.value.error_type) == ("desk", "ConnectionError")
 
 
+def bodies_of(row: Row) -> list[Any]:
+    """The fact of a row and its decisions, as arrays."""
+    return [load_json(row.fact), *load_json(without_checksum(row.decisions))]
+
+
 def test_the_corpus_holds_most_of_what_can_happen() -> None:
     """Facts and decisions of these kinds alone are in no file of it, so that nothing is missing by accident."""
     seen: set[str] = set()
     for name in RUNS:
         for row in rows_in(path_of(name))[1]:
-            seen.update(str(body[0]).partition("/")[0] for body in (load_json(row.fact), *load_json(row.decisions)))
+            seen.update(str(body[0]).partition("/")[0] for body in bodies_of(row))
 
     kinds = {kind_of(kind) for kind in (*Fact.__args__, *Decision.__args__)}
     assert kinds - seen == {"hook_answered", "warned", "detected", "granted"}
@@ -116,10 +129,11 @@ def test_the_corpus_holds_most_of_what_can_happen() -> None:
 
 def as_format(rows: tuple[Row, ...], version: int) -> tuple[Row, ...]:
     """Rows that say of themselves that they are of some format."""
-    return (
-        dataclasses.replace(rows[0], fact=rows[0].fact.replace("run_started/1", f"run_started/{version}")),
-        *rows[1:],
-    )
+    fact = rows[0].fact.replace(f"run_started/{FORMAT}", f"run_started/{version}")
+    found = (dataclasses.replace(rows[0], fact=fact), *rows[1:])
+    if version >= 2:
+        return tuple(chained(found))
+    return tuple(dataclasses.replace(row, decisions=without_checksum(row.decisions)) for row in found)
 
 
 def stored(name: str) -> tuple[Row, ...]:
@@ -136,19 +150,19 @@ def written(path: Path, name: str, rows: tuple[Row, ...]) -> Path:
 @pytest.mark.may_block
 def test_a_run_of_a_newer_format_is_refused(tmp_path: Path, capsys: Printed) -> None:
     """With the formats in question; nothing is stored."""
-    file = written(tmp_path / "run.jsonl", "trip", as_format(stored("trip"), 2))
+    file = written(tmp_path / "run.jsonl", "trip", as_format(stored("trip"), FORMAT + 1))
 
-    with pytest.raises(JournalDamaged, match="it is of format 2, and this version of graphflow reads formats up to 1"):
+    with pytest.raises(JournalDamaged, match="it is of format 3, and this version of graphflow reads formats up to 2"):
         rows_in(file)
     code = main(["runs", "import", str(file), "--db", str(tmp_path / "runs.db")])
 
     assert code == 5
-    assert "it is of format 2" in capsys.readouterr().err
+    assert "it is of format 3" in capsys.readouterr().err
     assert not (tmp_path / "runs.db").exists()
 
 
 def older(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-    """Rows of a format before the present one, in which an edge was called a way."""
+    """Rows of a format before the first one, in which an edge was called a way."""
     first, *rest = as_format(rows, 0)
     return tuple(
         dataclasses.replace(row, decisions=row.decisions.replace('"edge_taken"', '"way_taken"'))
@@ -157,7 +171,7 @@ def older(rows: tuple[Row, ...]) -> tuple[Row, ...]:
 
 
 def migrated(fact: list[Any], decisions: list[Any]) -> tuple[list[Any], list[Any]]:
-    """What makes a row of that format one of the present."""
+    """What makes a row of that format one of the first."""
     if fact[0] == "run_started/0":
         fact = ["run_started/1", *fact[1:]]
     return fact, [["edge_taken", *body[1:]] if body[0] == "way_taken" else body for body in decisions]
@@ -180,3 +194,65 @@ def test_a_run_of_an_older_format_passes_through_its_migration(
     assert codes == [0, 0]
     assert fold_again(RUNS["trip"].graph, rows_in(file)[1]).ended is not None
     assert replayed(RUNS["trip"].graph, file).output == "ULM, home, KIEL (sunny, on time, much to see)"
+
+
+async def kept(name: str) -> MemoryJournal:
+    """A journal that holds a run of the corpus in the format in which its file is."""
+    with path_of(name).open(encoding="utf-8", newline="\n") as file:
+        run, rows = read_run(file)
+    journal = MemoryJournal()
+    writer = await journal.claim(run)
+    for row in rows:
+        await writer.append(row)
+    await writer.release()
+    return journal
+
+
+@pytest.mark.may_block
+async def test_a_run_without_checksums_is_gone_on_with_and_has_them_from_then_on() -> None:
+    """Its rows stay as they were stored; the first checksum of the new session covers them too."""
+    name, graph = "chat_waiting", RUNS["chat_waiting"].graph
+    journal = await kept(name)
+    before = await journal.read(name)
+    waiting = await replay(graph, name, journal=journal, changed="compatible")
+    answers = {asked.id: "We call you back." for asked in waiting.questions}
+
+    answered = await resume(graph, name, journal=journal, answers=answers, changed="compatible")
+
+    rows = await journal.read(name)
+    behind = rows[len(before) :]
+    assert (answered.status, answered.output) == ("completed", "We call you back.")
+    assert rows[: len(before)] == before
+    assert behind[0].fact.startswith('["session_started/2",')
+    assert all(row.decisions.endswith('"]') is (row in behind) for row in rows)
+    assert list(upgraded(name, rows))[len(before) :] == list(behind)
+    assert await replay(graph, name, journal=journal, changed="compatible") == answered
+    assert read_run(run_lines(name, rows)) == (name, rows)
+    late = dataclasses.replace(before[-1], at=before[-1].at + 1e-9)
+    with pytest.raises(JournalDamaged, match=f"record {behind[0].seq} cannot be read: its checksum does not fit"):
+        upgraded(name, [*before[:-1], late, *behind])
+
+
+@pytest.mark.may_block
+async def test_a_fork_of_a_run_without_checksums_has_them() -> None:
+    """It is written today."""
+    name, graph = "support_desk_exhausted", RUNS["support_desk_exhausted"].graph
+    journal = await kept(name)
+
+    forked = await fork_run(graph, name, journal=journal, new_id="other", changed="compatible")
+
+    rows = await journal.read("other")
+    assert forked.status == "exhausted"
+    assert chained(rows) == list(upgraded("other", rows)) == list(rows)
+
+
+def test_a_session_of_an_older_format_follows_none_of_a_newer() -> None:
+    """No version writes that; what says so has been changed, perhaps to have its checksums not looked at."""
+    rows = list(rows_in(path_of("support_desk_with_more"))[1])
+    place = next(place for place, row in enumerate(rows) if row.fact.startswith('["session_started/'))
+    for at in range(place, len(rows)):
+        fact = rows[at].fact.replace("session_started/2", "session_started/1")
+        rows[at] = dataclasses.replace(rows[at], fact=fact, decisions=without_checksum(rows[at].decisions))
+
+    with pytest.raises(JournalDamaged, match="it is of format 1, and what stands before it of format 2"):
+        upgraded("support_desk_with_more", rows)

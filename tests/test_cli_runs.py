@@ -17,6 +17,7 @@ from graphflow.cli import main
 from graphflow.events import Row
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.persistence.lines import read_event
+from graphflow.runtime.checksums import chained
 from tests.servers import Postgres
 from tests.servers import shared_postgres as shared_postgres  # noqa: PLC0414 - a fixture
 
@@ -552,8 +553,8 @@ def cut_off(run: str, new_id: str, rows: int) -> None:
         writer = await journal.claim(new_id)
         first, *others = (await journal.read(run))[:rows]
         kind, _, *fields = load_json(first.fact)
-        await writer.append(Row(0, first.at, compact_json([kind, new_id, *fields]), first.decisions))
-        for row in others:
+        renamed = Row(0, first.at, compact_json([kind, new_id, *fields]), first.decisions)
+        for row in chained([renamed, *others]):
             await writer.append(row)
         await writer.release()
 

@@ -34,6 +34,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Segment
 from graphflow.persistence.lines import read_run, run_lines
+from graphflow.runtime.checksums import chained
 from graphflow.testing.stored import plain, read_journal, replayed, rows_in
 from graphflow.visualize import run_tree
 from tests.support import ROOT
@@ -301,10 +302,12 @@ def test_values_that_are_nested_too_deep_are_cut() -> None:
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        ([Row(0, 0.5, '["run_started/1","two"]', "[]")], "run_started/1 has 1 values"),
+        (chained([Row(0, 0.5, '["run_started/2","two"]', "[]")]), "run_started/2 has 1 values"),
+        ([Row(0, 0.5, '["run_started/2","two"]', "[]")], "it has no checksum"),
+        ([Row(0, 0.5, '["run_started/1","two"]', '["01234567"]')], "it has a checksum, and rows of format 1 have none"),
         ([Row(0, 0.5, '["node_returned","a",0,0]', "[]")], "it does not begin with the start of a run"),
         ([Row(0, 0.5, '["run_started/99"]', "[]")], "it is of format 99"),
-        ([Row(3, 0.5, '["run_started/1"]', "[]")], "it does not begin with the start of a run"),
+        ([Row(3, 0.5, '["run_started/2"]', "[]")], "it does not begin with the start of a run"),
     ],
 )
 def test_rows_that_are_no_run_are_refused(rows: list[Row], complaint: str) -> None:
@@ -450,11 +453,16 @@ NO_RUNS: Final[tuple[tuple[Change, int, str], ...]] = (
     (lambda lines: [*lines[:2], lines[2].replace('"seq"', '"s"')], 2, "line 3 is no line of a stored run: a row"),
     (lambda lines: [*lines[:2], lines[2].replace('"at":', '"at":"')], 2, "line 3 is no line of a stored run"),
     (lambda lines: lines[:1], 5, "cannot be read"),
-    (lambda lines: [*lines[:2], *lines[3:]], 5, "it is out of order"),
-    (lambda lines: [*lines[:2], *lines[1:]], 5, "record 0 cannot be read: it is out of order"),
+    (lambda lines: [*lines[:2], *lines[3:]], 5, "its checksum does not fit what stands there and before it"),
+    (lambda lines: [*lines[:2], *lines[1:]], 5, "record 0 cannot be read: its checksum does not fit"),
+    (
+        lambda lines: [*lines[:2], lines[2].replace('"at":', '"at":1'), *lines[3:]],
+        5,
+        "its checksum does not fit what stands",
+    ),
     (lambda lines: [lines[0].replace("one", "two"), *lines[1:]], 5, "it does not begin with the start of this run"),
-    (lambda lines: [line.replace("run_started/1", "run_started/2") for line in lines], 5, "it is of format 2"),
-    (lambda lines: [line.replace("effect_requested", "guessed") for line in lines], 5, "there is no 'guessed'"),
+    (lambda lines: [line.replace("run_started/2", "run_started/3") for line in lines], 5, "it is of format 3"),
+    (lambda lines: [line.replace("effect_requested", "guessed") for line in lines], 5, "its checksum does not fit"),
 )
 """What is done to the lines of a run, the exit code, and what is said."""
 

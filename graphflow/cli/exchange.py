@@ -20,6 +20,7 @@ from graphflow.errors import JournalDamaged, JournalError, RunExists
 from graphflow.events import Journal, Row
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.persistence.lines import read_run, run_lines
+from graphflow.runtime.checksums import chained
 from graphflow.visualize.text import count, visible
 
 
@@ -129,7 +130,7 @@ def _renamed(run: str, rows: Sequence[Row], new_id: str) -> Sequence[Row]:
     read_rows(run, rows)
     fact = cast("list[Any]", load_json(rows[0].fact))
     fact[1] = new_id
-    return (dataclasses.replace(rows[0], fact=compact_json(fact)), *rows[1:])
+    return chained([dataclasses.replace(rows[0], fact=compact_json(fact)), *rows[1:]])
 
 
 async def _store(journal: Journal, run: str, rows: Sequence[Row]) -> None:

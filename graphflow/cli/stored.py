@@ -186,7 +186,7 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
     """
     try:
         reader = Rows(PlainCodec())
-        present = upgraded(stored.run, rows or (stored.first, stored.last))
+        present = upgraded(stored.run, rows or (stored.first, stored.last), whole=bool(rows))
         first, last = reader.record(stored.run, present[0]), reader.record(stored.run, present[-1])
         began = cast("RunStarted", first.fact)
         session_at, wall = first.at, began.wall

@@ -14,6 +14,7 @@ import functools
 import re
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple, TypeVar, cast, dataclass_transform
 
 from graphflow.model.budget import Budget
@@ -121,6 +122,8 @@ class RunStarted:
         forked: the run that it was forked from, and the number of the last record that both have.
         parts: the digest of each node and edge of the graph, to tell what has changed; None where nothing is stored.
         redacted: whether its texts pass a `redact=`.
+        prices: what a token read and a token written cost, by the place of each model in the graph; None in runs that
+            were stored before prices were recorded, which go by what the models say.
     """
 
     run: str
@@ -135,6 +138,7 @@ class RunStarted:
     forked: tuple[str, int] | None = None
     parts: FrozenDict[str, str] | None = None
     redacted: bool = False
+    prices: FrozenDict[str, tuple[Decimal, Decimal]] | None = None
 
 
 @record
@@ -145,11 +149,13 @@ class SessionStarted:
         wall: the time of day, in seconds since 1970.
         fingerprint: the digest of the graph that it goes on with.
         parts: the digest of each node and edge of it, where it differs from that of the run's start.
+        prices: what the models cost from now on; None where that has not changed.
     """
 
     wall: float
     fingerprint: str
     parts: FrozenDict[str, str] | None = None
+    prices: FrozenDict[str, tuple[Decimal, Decimal]] | None = None
 
 
 @record
@@ -607,7 +613,7 @@ class Row:
         seq: the number of the fact's event; its decisions follow it.
         at: active seconds since the run began.
         fact: the fact as JSON.
-        decisions: the decisions as a JSON array.
+        decisions: the decisions as a JSON array, and behind them the checksum of the row.
     """
 
     seq: int

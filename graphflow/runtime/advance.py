@@ -28,6 +28,7 @@ from graphflow.events import (
     Warned,
 )
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.pricing import Prices, by_agent
 from graphflow.model.context import Context
 from graphflow.model.thread import Thread
 from graphflow.runtime.agents import Agents
@@ -101,6 +102,7 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching
             case RunStarted():
                 self._started(fact)
             case SessionStarted():
+                self.priced(fact.prices)
                 self.session_started()
             case BudgetAdded():
                 self.budget_added(fact)
@@ -129,10 +131,16 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching
             raise InternalError(msg)
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
+        self.priced(fact.prices)
         if fact.budget.seconds is not None:
             self.seconds = fact.budget.seconds
             self.set_deadline(self.seconds)
         self.open_root(self.graph, fact.context, fact.budget, fact.after)
+
+    def priced(self, prices: Prices | None) -> None:
+        """Go by these prices from now on, if there are any given."""
+        if prices is not None:
+            self.prices = by_agent(self.graph, prices) if prices else {}
 
     def _settle(self) -> None:
         """Look after those who wait, and say so when the run waits for people alone."""

@@ -116,7 +116,8 @@ def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[s
         edge = station.delegates[target]
         brief = edge.contract.brief if edge.contract is not None else Brief
         often = "" if edge.max_hops is None else f" It can be asked {_times(edge.max_hops)} in all."
-        spec = ToolSpec(name, f"Ask {target}, and get a report.{_about(about[target])}{often}", schema_text(brief))
+        text = f"Ask {target}, and get a report.{_about(about[target])}{often}"
+        spec = ToolSpec(name, text, schema_text(brief) if agent.native else short_brief(brief))
         found.setdefault(name, Offer("ask", spec, edge=edge))
     others = [target for target in station.handoffs if target != station.name]  # a model has control already
     for name, target in generated_names(TRANSFER, others).items():
@@ -125,6 +126,15 @@ def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[s
     if allowed is None:
         return found
     return {name: offer for name, offer in found.items() if offer.kind != "tool" or name in allowed}
+
+
+def short_brief(brief: type[Brief]) -> str:
+    """Return the schema of a brief without what a caller need not write: a small model would fill it with noise."""
+    schema: dict[str, Any] = json.loads(schema_text(brief))
+    ours = Brief.model_fields.keys() - {"objective"} - set(schema.get("required", ()))
+    schema["properties"] = {name: part for name, part in schema["properties"].items() if name not in ours}
+    schema["properties"]["objective"].pop("description", None)
+    return json.dumps(schema, ensure_ascii=False)
 
 
 def _about(station: Station) -> str:
@@ -156,7 +166,7 @@ def json_schema(offers: Offers, answer: str) -> str:
         calls.append(
             {
                 "type": "object",
-                "properties": {"tool": {"const": offer.spec.name}, "arguments": arguments},
+                "properties": {"tool": {"type": "string", "const": offer.spec.name}, "arguments": arguments},
                 "required": ["tool", "arguments"],
                 "additionalProperties": False,
             }
@@ -186,15 +196,41 @@ def _with_own_names(schema_json: str, defs: dict[str, Any]) -> Any:
 
 
 def json_instructions(system: str, offers: Offers) -> str:
-    """Return the system text of the decision mode "json": the instructions, and how to answer."""
+    """Return the system text of the decision mode "json": the instructions, and how to answer.
+
+    A small model reads all of it, so it is short: of a tool's schema there are the names of its arguments.
+    """
     lines = [system] if system else []
-    lines.append('Answer with one JSON object. Give the reason first: {"reason": "...", "answer": ...}.')
-    lines.append('Or call tools: {"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}. The tools:')
+    lines.append("Reply with one JSON object, the reason first, in one short sentence. To call tools, one or several:")
+    lines.append('{"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}')
+    lines.append("To answer, when the tools have told you what you need:")
+    lines.append('{"reason": "...", "answer": ...}')
+    lines.append("The tools:")
     lines += [
-        f"- {offer.spec.name}: {offer.spec.description} Arguments: {offer.spec.parameters_json}"
-        for offer in offers.values()
+        f"- {offer.spec.name}{_arguments(offer.spec.parameters)}: {offer.spec.description}" for offer in offers.values()
     ]
     return "\n".join(lines)
+
+
+def _arguments(schema: Mapping[str, Any]) -> str:
+    """Show the arguments of a tool as a function's, with what is said of each; a schema of parts is shown as it is."""
+    found: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
+    if "$defs" in schema:
+        return f"(arguments as in {json.dumps(schema, ensure_ascii=False)})"
+    wanted = schema.get("required", ())
+    return f"({', '.join(_argument(name, part, optional=name not in wanted) for name, part in found.items())})"
+
+
+def _argument(name: str, part: Mapping[str, Any], *, optional: bool) -> str:
+    kind = part.get("type")
+    if "enum" in part:
+        shape = " | ".join(json.dumps(value, ensure_ascii=False) for value in part["enum"])
+    elif kind in ("array", "object") or not isinstance(kind, str):
+        shape = json.dumps({key: value for key, value in part.items() if key not in ("description", "default")})
+    else:
+        shape = "" if kind == "string" else kind
+    told = ", ".join(filter(None, [shape, str(part.get("description", "")).rstrip(".")]))
+    return f"{name}{'?' if optional else ''}{f': {told}' if told else ''}"
 
 
 def as_plain_text(messages: Thread) -> Thread:

@@ -39,8 +39,8 @@ class Body:
     """One attempt of one turn: what its node sees as `Step`."""
 
     __slots__ = (
-        "_answers", "_asking", "_count", "_flying", "_runner", "_sleeps", "_uses", "_waits", "awake", "blocked",
-        "cancelled", "command", "ended", "memory", "path", "scope", "thread",
+        "_added", "_answers", "_asking", "_count", "_flying", "_runner", "_sleeps", "_uses", "_waits", "awake",
+        "blocked", "cancelled", "command", "ended", "memory", "path", "scope", "thread",
     )  # fmt: skip
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
@@ -58,6 +58,7 @@ class Body:
         self.awake = True
         recall = runner.recall  # of a process that has ended
         self.memory: Memory | None = recall.take(self.path, command.turn, command.attempt) if recall else None
+        self._added: list[str] = []  # what it has asked for beside what is recorded of it, by keys
         self._asking: set[str] = set()  # the keys of its effects that wait to be allowed
         self._flying: set[str] = set()  # the keys of its effects that are being done
         self._uses: dict[str, int] = {}  # how often each key was used
@@ -70,15 +71,24 @@ class Body:
         return self._runner.left(self.path)
 
     def returned(self, outcome: Any, failure: Failure | None, *, cancelled: bool) -> NodeReturned:
-        """End, and return what became of it.
-
-        A body that was entered again and ends well without what is recorded of it is not the one that had asked for it.
-        """
+        """End, and return what became of it."""
         self.ended = True
-        unused = None if self.memory is None or failure is not None or cancelled else self.memory.unused()
-        if unused is not None:
-            self._runner.crashed(EffectMismatch(path_text(self.path), unused, "nothing more"))
         return NodeReturned(self.path, self.command.turn, self.command.attempt, outcome, failure, cancelled)
+
+    async def look_back(self, memory: Memory) -> None:
+        """End the session if a body that ends well has left out what is recorded of it: another had asked for that."""
+        unused = memory.unused()
+        if unused is not None:
+            await self._withdraw()
+            self._runner.crashed(EffectMismatch(path_text(self.path), unused, "nothing more"))
+
+    async def _withdraw(self) -> None:
+        """Take back what a body has added that is not the one which is recorded: that one asks for none of it."""
+        command = self.command
+        failure = Failure("cancelled", "withdrawn: its body asked for other effects than are recorded", (), "cancelled")
+        for key in self._added:
+            fact = EffectFinished(self.path, command.turn, command.attempt, key, failure=failure)
+            await self._runner.record(fact)
 
     def cancel(self) -> None:
         """Stop this body as soon as it can be stopped."""
@@ -103,11 +113,14 @@ class Body:
         """
         known = self.memory.asked.pop(fact.key, None) if self.memory is not None else None
         if known is None:
+            if self.memory is not None:
+                self._added.append(fact.key)
             await self._runner.record(fact)
             return await self._answer_to(fact.key), None
         try:
             known.check(fact)
         except EffectMismatch as error:
+            await self._withdraw()
             await self._give_out(error)
         if known.finished is not None or isinstance(known.answer, GoOn):
             return None, known.finished

@@ -306,7 +306,7 @@ class Clockwork(Core):
             if visit.talk is None:
                 self._withdrawn(visit, fact.key)
             return
-        self._settle_effect(visit, fact.key, _usage_of(visit, fact))
+        self._settle_effect(visit, fact.key, self._usage_of(visit, fact))
         if visit.talk is not None:
             self.agent_effect(visit, fact)
             return
@@ -413,20 +413,28 @@ class Clockwork(Core):
                 self.unfunded.insert(len(blocked), waiting)
                 blocked.append(waiting)
 
+    def _usage_of(self, visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
+        """Return what an effect used: what it or its reply says; money by the model's price where that says nothing."""
+        reply = fact.result
+        if type(reply) is not ModelReply or fact.usage is not None:
+            return fact.usage
+        usage = reply.usage
+        if usage is None or usage.usd is not None:
+            return usage
+        price = self.price_of(visit)
+        if price is None:
+            return usage
+        usd = usage.input_tokens * price.input + usage.output_tokens * price.output
+        return Usage(usage.input_tokens, usage.output_tokens, usd)
 
-def _usage_of(visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
-    """Return what an effect used: what it or its reply says; money by the model's price where that says nothing."""
-    reply = fact.result
-    if type(reply) is not ModelReply or fact.usage is not None:
-        return fact.usage
-    usage, talk = reply.usage, visit.talk
-    if usage is None or usage.usd is not None:
-        return usage
-    price: Price | None = None if talk is None else getattr(talk.client, "price", None)
-    if price is None:
-        return usage
-    usd = usage.input_tokens * price.input + usage.output_tokens * price.output
-    return Usage(usage.input_tokens, usage.output_tokens, usd)
+    def price_of(self, visit: Visit) -> Price | None:
+        """Return what the model of an agent's visit costs, as the run has recorded it."""
+        talk = visit.talk
+        if talk is None:
+            return None
+        if self.prices is None:  # a run that was stored before prices were recorded
+            return getattr(talk.client, "price", None)
+        return self.prices.get((id(visit.token.frame.tables.graph), visit.station.name, talk.model))
 
 
 def _compete(waiting: Waiting, visit: Visit, wanted: Amounts) -> bool:

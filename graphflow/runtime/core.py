@@ -27,11 +27,13 @@ from graphflow.events import (
     TimerSet,
 )
 from graphflow.graphs.compiled import Edge, Out
+from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call
 from graphflow.model.state import Left, State, state_of
+from graphflow.nodes.client import Price
 from graphflow.runtime.commands import Command, SetTimer
 from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
@@ -73,6 +75,7 @@ class Core:
         self.deadline_timer: int | None = None
         self.max_parallel: int | None = None
         self.hooked = False
+        self.prices: dict[tuple[int, str, int], Price] | None = None  # by an agent's graph, its name, and the model
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
         self.slots: int = 0
         self.queue: deque[tuple[Visit, int, int]] = deque()
@@ -252,6 +255,14 @@ class Core:
 
     def begin_attempt(self, visit: Visit) -> None:
         """Do what this kind of node does when an attempt begins (visits)."""
+        raise NotImplementedError
+
+    def priced(self, prices: Prices | None) -> None:
+        """Go by other prices from now on (advance)."""
+        raise NotImplementedError
+
+    def price_of(self, visit: Visit) -> Price | None:
+        """Return what the model of an agent's visit costs (clockwork)."""
         raise NotImplementedError
 
     def attempt_failed(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:

@@ -100,6 +100,7 @@ class Halting(Core):
                 self._go_on(halted, None)
                 self.agenda.append(lambda: self.cancel_requested(fact))
             case SessionStarted():
+                self.priced(fact.prices)
                 self._open_again(halted)
                 halted.held.extend(sorted(halted.awaited))
                 halted.awaited.clear()

@@ -20,12 +20,12 @@ from graphflow.events import (
     Clock,
     Event,
     Fact,
+    Heard,
     Listener,
     ListenerFailed,
     Record,
     Row,
     SessionStarted,
-    TextDelta,
     Writer,
 )
 from graphflow.graphs.graph import Graph
@@ -212,7 +212,7 @@ class Recorder:
                 fact, text = self.store.rows.storable(fact)
             decisions, commands = self.fold.advance(fact, at)
             if self.store is not None:
-                row = Row(self.seq, at, text, self.store.rows.decisions(decisions))
+                row = self.store.rows.row(self.seq, at, text, decisions)
         except (NotStorable, UsageError) as error:
             self._crashed(error)
             return None
@@ -237,7 +237,7 @@ class Recorder:
                 if not self._heard(number, event):
                     break
 
-    def say(self, body: TextDelta) -> None:
+    def say(self, body: Heard) -> None:
         """Tell whoever listens something that no journal keeps."""
         if self._ended or self._stopping:
             return

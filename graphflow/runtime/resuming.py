@@ -26,9 +26,11 @@ from graphflow.events import (
 )
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.pricing import by_agent, prices_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
+from graphflow.runtime.checksums import chained
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.handle import Run, answer_to, give_back, spawn
@@ -37,7 +39,7 @@ from graphflow.runtime.redaction import Redact
 from graphflow.runtime.result import Result
 from graphflow.runtime.rows import Rows
 from graphflow.runtime.runner import Runner
-from graphflow.runtime.starting import Starting, check_given, check_journal, to_the_end
+from graphflow.runtime.starting import Starting, check_given, check_journal, check_models, to_the_end
 from graphflow.runtime.stored import Changed, Folded, fold_rows, prepared, rows_of
 
 C = TypeVar("C", bound=Context)
@@ -119,11 +121,13 @@ def reopen(
     check_given(budget, listeners)
 
     async def opened(*, keep: bool) -> Run[C]:
+        await check_models(graph)
         writer = await journal.claim(run_id)
         try:
             stored = await rows_of(journal, run_id)
             folded, rows = await fold_stored(graph, run_id, stored, changed, secrets, keep=keep)
             _check_same(run_id, folded, before, redact)
+            rows.follow(stored[-1])
             setup = Setup(
                 graph=graph, run_id=run_id, clock=clock or RealClock(), store=Store(rows, writer),
                 listeners=listeners, before=before, resources=resources, redact=redact, keep=keep, spawn=spawn,
@@ -226,13 +230,10 @@ async def _branch(
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
         msg = f"fork_run(at={at!r}): the number of an event is needed, or None for the last."
         raise UsageError(msg)
-    stored = await rows_of(journal, run_id)
-    if at is not None:
-        cut = [row for row in stored if row.seq <= at]
-        if not cut or at < 0:
-            msg = f"fork_run(at={at}): the run {run_id!r} has no event {at}; its first is 0."
-            raise UsageError(msg)
-        stored = cut
+    stored = await rows_of(journal, run_id, at)  # what has gone wrong behind that number is left behind
+    if not stored:
+        msg = f"fork_run(at={at}): the run {run_id!r} has no event {at}; its first is 0."
+        raise UsageError(msg)
     folded, rows = await fold_stored(graph, run_id, stored, changed, secrets)
     if at is not None and at >= folded.seq:
         msg = f"fork_run(at={at}): the run {run_id!r} has no event {at}; its last is {folded.seq - 1}."
@@ -245,8 +246,7 @@ async def _branch(
         if writer.last >= 0:
             whole = True  # it is another's
             raise RunExists(chosen)
-        await writer.append(dataclasses.replace(stored[0], fact=rows.storable(first)[1]))
-        for row in stored[1:]:
+        for row in chained([dataclasses.replace(stored[0], fact=rows.storable(first)[1]), *stored[1:]]):
             await writer.append(row)
         whole = True
     finally:
@@ -375,7 +375,10 @@ def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapp
     facts += [answer_to(runner, question, value, taken_up=taken_up) for question, value in answers.items()]
     graph = prepared(setup.graph)
     parts = graph.parts if graph.fingerprint != folded.fingerprint else None
-    return Run(setup.graph, runner, facts, taken_up=SessionStarted(time.time(), graph.fingerprint, parts))
+    prices = prices_of(setup.graph)
+    now = None if folded.fold.prices == by_agent(setup.graph, prices) else prices
+    session = SessionStarted(time.time(), graph.fingerprint, parts, now)
+    return Run(setup.graph, runner, facts, taken_up=session)
 
 
 def _more(run_id: str, folded: Folded, budget: Budget) -> BudgetAdded:

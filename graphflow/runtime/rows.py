@@ -37,9 +37,25 @@ from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, parse_path, path_text
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.model.plans import getter
+from graphflow.runtime.checksums import (
+    carried,
+    chained,
+    checksum,
+    fitting,
+    has_checksum,
+    with_checksum,
+    without_checksum,
+)
 from graphflow.runtime.core import failure_of
 
-MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {}
+
+def _from_1(fact: list[Any], decisions: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Bring a row up from the format that had no checksums: they are no part of what a row says."""
+    begins = fact[:1] in (["run_started/1"], ["session_started/1"])
+    return ([fact[0].replace("/1", "/2"), *fact[1:]] if begins else fact), decisions
+
+
+MIGRATIONS: Final[dict[int, Callable[[list[Any], list[Any]], tuple[list[Any], list[Any]]]]] = {1: _from_1}
 """For each older format, what makes a fact and its decisions, as plain data, those of the next one."""
 
 
@@ -133,6 +149,7 @@ class Rows:
         self._results = codec  # for what effects give
         self._path: Path = ()
         self._text = ""
+        self._before = 0  # the checksum of the last row
 
     # --- writing ---
 
@@ -160,6 +177,16 @@ class Rows:
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text."""
         return compact_json([*map(self._array, decisions)])
+
+    def row(self, seq: int, at: float, fact: str, decisions: Sequence[Decision]) -> Row:
+        """Return a record as the row that follows the last one, whose checksum its own is chained to."""
+        text = self.decisions(decisions)
+        self._before = checksum(self._before, seq, at, fact, text)
+        return Row(seq, at, fact, with_checksum(text, self._before))
+
+    def follow(self, row: Row) -> None:
+        """Let the next row be the one that follows a stored row, in the present format."""
+        self._before = carried(row)
 
     def check_result(self, value: object, what: str, fn: Callable[..., Any]) -> None:
         """Find out whether what an effect gave can be stored; the classes that its function declares can.
@@ -256,7 +283,7 @@ class Rows:
         Raises:
             JournalDamaged: if it is none.
         """
-        found = _data(run, row, row.decisions)
+        found = _data(run, row, without_checksum(row.decisions))
         decisions = tuple(self._read(run, row, item, _DECISIONS) for item in found)
         return Record(row.seq, row.at, self.fact(run, row), decisions)
 
@@ -333,31 +360,45 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
         return TypeAdapter(kind)
 
 
-def upgraded(run: str, rows: Sequence[Row]) -> Sequence[Row]:
+def upgraded(run: str, rows: Sequence[Row], *, whole: bool = True) -> Sequence[Row]:
     """Return the rows of a run in the present format; each session of it says in which it has written.
 
+    Args:
+        run: the run's id.
+        rows: its rows as they are stored, from the first on.
+        whole: whether none is left out: then their checksums are looked at, and older rows get theirs.
+
     Raises:
-        JournalDamaged: if the first is not the start of a run, or a format is not known.
+        JournalDamaged: if the first is not the start of a run, a format is not known, or a checksum does not fit.
     """
     if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(_SESSIONS[0])):
         raise JournalDamaged(run, rows[0].seq, "it does not begin with the start of a run.")
     made: list[Row] = []
-    version = FORMAT
+    version, before = 0, 0
     for row in rows:
+        present = row
         if row.fact.startswith(_SESSIONS):
-            version = _format_of(run, row)
-        made.append(row if version == FORMAT else _migrated(run, row, version))
+            version = _format_of(run, row, version)
+        if version != FORMAT:
+            present = _migrated(run, row, version, before) if whole or not has_checksum(row.decisions) else row
+            before = carried(present) if whole else 0
+        elif whole:
+            before = fitting(run, row, before)
+        made.append(present)
     return made
 
 
-def _migrated(run: str, row: Row, version: int) -> Row:
+def _migrated(run: str, row: Row, version: int, before: int) -> Row:
+    """Return a row of an older format, none of which had checksums, in the present one."""
+    if has_checksum(row.decisions):
+        raise JournalDamaged(run, row.seq, f"it has a checksum, and rows of format {version} have none.")
     fact, decisions = _data(run, row, row.fact), _data(run, row, row.decisions)
     for older in range(version, FORMAT):
         fact, decisions = MIGRATIONS[older](fact, decisions)
-    return Row(row.seq, row.at, compact_json(fact), compact_json(decisions))
+    return chained([Row(row.seq, row.at, compact_json(fact), compact_json(decisions))], before)[0]
 
 
-def _format_of(run: str, row: Row) -> int:
+def _format_of(run: str, row: Row, before: int) -> int:
     name = str(_data(run, row, row.fact)[0])
     _, _, version = name.partition("/")
     if not version.isdecimal() or len(version) > 6:  # noqa: PLR2004 - enough for any
@@ -366,6 +407,8 @@ def _format_of(run: str, row: Row) -> int:
     if found > FORMAT or any(older not in MIGRATIONS for older in range(found, FORMAT)):
         what = f"it is of format {found}, and this version of graphflow reads formats up to {FORMAT}."
         raise JournalDamaged(run, row.seq, what)
+    if found < before:
+        raise JournalDamaged(run, row.seq, f"it is of format {found}, and what stands before it of format {before}.")
     return found
 
 

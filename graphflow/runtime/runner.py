@@ -226,8 +226,9 @@ class Runner(Sessions):
             cancelled = await self._stopped(body, error)
             if cancelled is None:
                 return
-        if waited:
-            group.takers += 1
+        group.takers += waited
+        if body.memory is not None and failure is None and cancelled is None:
+            await body.look_back(body.memory)
         self._bodies.pop(path, None)
         fact = body.returned(outcome, failure, cancelled=cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:

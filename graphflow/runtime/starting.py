@@ -15,6 +15,7 @@ import anyio.to_thread
 from graphflow.errors import RunExists, UsageError
 from graphflow.events import Before, Clock, Earlier, Journal, Listener, RunStarted
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.pricing import prices_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
@@ -68,14 +69,15 @@ def start(
         raise UsageError(msg)
     require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)
-    check_models(graph)
     earlier = None if after is None else _earlier(graph, after)
     chosen = run_id or new_run_id()
 
     def make(store: Store | None, made: Prepared | None, *, keep: bool) -> Run[C]:
+        prices = prices_of(graph)  # a price list may have been loaded just now
         first = RunStarted(
             chosen, graph.name, "" if made is None else made.fingerprint, context, _merged(graph.budget, budget),
             max_parallel, before is not None, time.time(), earlier, parts=None if made is None else made.parts,
+            prices=prices,
         )  # fmt: skip
         setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,
@@ -84,6 +86,7 @@ def start(
         return Run(graph, runner_of(setup), (first,))
 
     async def opened(*, keep: bool) -> Run[C]:
+        await check_models(graph)
         if journal is None:
             return make(None, None, keep=keep)
         from graphflow.runtime.recorder import Store
@@ -128,14 +131,14 @@ def check_given(budget: object, listeners: object) -> None:
         raise UsageError(msg)
 
 
-def check_models(graph: Graph[Any]) -> None:
-    """Look whether the models of a graph can be asked, before a run begins.
+async def check_models(graph: Graph[Any]) -> None:
+    """Look whether the models of a graph can be asked, before a run begins; beside the loop, as they may load much.
 
     Raises:
         GraphflowError: if one cannot: its key is not set, or an extra is missing.
     """
     for ready in graph.readiness:
-        ready()
+        await anyio.to_thread.run_sync(ready)
 
 
 def check_journal(journal: object) -> None:

@@ -94,7 +94,7 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
         reads = _estimate(talk)
-        price: Price | None = getattr(talk.client, "price", None)
+        price = self.price_of(visit)
         writes = talk.agent.max_tokens
         meter: Meter | None = visit.token.frame.meter
         while meter is not None:
@@ -112,7 +112,7 @@ class Wishes(Core):
         """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        return self._cost(visit, getattr(talk.client, "price", None), _estimate(talk), 1)
+        return self._cost(visit, self.price_of(visit), _estimate(talk), 1)
 
     @staticmethod
     def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:

@@ -11,6 +11,7 @@ from graphflow.events import Event, Record, Row, TimerFired, TimerSet, Warned
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import path_text
 from graphflow.runtime.advance import Fold
+from graphflow.runtime.rows import upgraded
 from graphflow.runtime.stored import prepared
 
 _TIMING = frozenset({"wall", "run", "at", "timer", "hop"})
@@ -42,13 +43,13 @@ def _text(value: Any) -> str:
 
 
 def records_of(graph: Graph[Any], rows: Sequence[Row]) -> tuple[Record, ...]:
-    """Return stored rows as records.
+    """Return the rows of a stored run, all of them or the first ones, as records.
 
     Raises:
-        JournalDamaged: at the first row that cannot be read.
+        JournalDamaged: at the first row that cannot be read, or was changed since it was written.
     """
     reader = prepared(graph).rows()
-    return tuple(reader.record("the run", row) for row in rows)
+    return tuple(reader.record("the run", row) for row in upgraded("the run", rows))
 
 
 def fold_again(
@@ -70,7 +71,8 @@ def fold_again(
     """
     fold = Fold(graph)
     rows = prepared(graph).rows(secrets)
-    for stored in records:
+    found = [entry for entry in records if isinstance(entry, Row)]
+    for stored in upgraded("the run", found) if found else cast("Sequence[Record]", records):
         entry = rows.record("the run", stored) if isinstance(stored, Row) else stored
         decisions, _ = fold.advance(entry.fact, entry.at)
         if tuple(decisions) != entry.decisions:

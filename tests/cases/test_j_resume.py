@@ -34,6 +34,7 @@ from graphflow import (
 from graphflow.errors import RunExists, RunLocked, UnknownRun, UsageError
 from graphflow.events import Journal, NodeStarted
 from graphflow.model.ids import names
+from graphflow.runtime.checksums import without_checksum
 from graphflow.testing import ManualClock, MemoryJournal
 from tests.cases.stored import RUN, Calls, Ended, Plan, Stage, copied, go_on, hold_every_break, play
 from tests.cases.stored_functions import Log, merges, says
@@ -183,13 +184,14 @@ IN_ORDER = ["chain", "unanswered", "handing", "thrifty", "contracted", "raising_
 async def test_j11_the_events_are_those_of_the_uninterrupted_run_and_a_marker(name: str) -> None:
     """Where one thing follows the other, the very list of events is equal: paths, turns, keys, timers, numbers."""
     whole = await play(PLANS[name], MemoryJournal())
-    expected = [(row.at, row.fact, row.decisions) for row in whole.rows[1:]]
+    expected = [(row.at, row.fact, without_checksum(row.decisions)) for row in whole.rows[1:]]
 
     for count in range(1, len(whole.rows)):
         journal = await copied(whole.rows[:count], MemoryJournal())
         again = await go_on(PLANS[name], journal)
         marker = again.rows[count : count + 1]
-        rest = [(row.at, row.fact, row.decisions) for row in (*again.rows[1:count], *again.rows[count + 1 :])]
+        found = (*again.rows[1:count], *again.rows[count + 1 :])
+        rest = [(row.at, row.fact, without_checksum(row.decisions)) for row in found]
         if not (whole.result.status == "waiting" and rest == expected[: len(rest)]):
             assert all('["session_started/' in row.fact for row in marker)
             assert _without_emits(rest) == _without_emits(expected)

@@ -23,6 +23,7 @@ from graphflow import (
 )
 from graphflow.errors import JournalError, NodeFailed, RunExists, UnknownRun, UsageError
 from graphflow.events import Journal, Row
+from graphflow.runtime.checksums import chained, without_checksum
 from graphflow.testing import MemoryJournal
 from tests.cases.stored import RUN, Plan, Stage, copied, play
 from tests.cases.stored_functions import Log, says
@@ -77,19 +78,22 @@ def envelopes(canary: Path) -> list[Any]:
 
 
 def mutants(rows: tuple[Row, ...], canary: Path, rng: random.Random) -> Iterator[tuple[Row, ...]]:
-    """Give rows with one piece replaced, taken out, doubled or renamed, for ever."""
+    """Give rows with one piece replaced, taken out, doubled or renamed, for ever; their checksums fit.
+
+    Whoever can write into a store can write checksums, and must not make anything run all the same.
+    """
     while True:
         changed = list(rows)
         at = rng.randrange(len(rows))
         row = rows[at]
         part = rng.choice(["fact", "decisions"])
-        data = json.loads(getattr(row, part))
+        data = json.loads(row.fact if part == "fact" else without_checksum(row.decisions))
         _mutate(data, canary, rng)
         text = json.dumps(data)
         changed[at] = Row(
             row.seq, row.at, text if part == "fact" else row.fact, text if part != "fact" else row.decisions
         )
-        yield tuple(changed)
+        yield tuple(chained(changed))
 
 
 def _mutate(data: Any, canary: Path, rng: random.Random) -> None:
@@ -173,7 +177,7 @@ async def test_r1_a_row_that_is_none_is_damage(at: int, text: str, part: str) ->
     whole = await play(PLANS["chain"], MemoryJournal(), stage)
     row = whole.rows[at]
     changed = Row(row.seq, row.at, text if part == "fact" else row.fact, text if part != "fact" else row.decisions)
-    journal = await copied((*whole.rows[:at], changed, *whole.rows[at + 1 :]), MemoryJournal())
+    journal = await copied(chained((*whole.rows[:at], changed, *whole.rows[at + 1 :])), MemoryJournal())
     rows = await journal.read(RUN)
     if part == "decisions" and at == 3 and text == "[]":
         return  # the very decisions of that row
@@ -187,7 +191,7 @@ async def test_r1_a_row_that_is_none_is_damage(at: int, text: str, part: str) ->
 
 
 async def test_r1_rows_that_are_missing_doubled_or_out_of_order_are_damage() -> None:
-    """A row that was taken out, put elsewhere or has another number or time is found."""
+    """A row that was taken out, put elsewhere or has another number or time is found, also if the checksums fit."""
     stage = Stage(PLANS["chain"])
     rows = (await play(PLANS["chain"], MemoryJournal(), stage)).rows
     late, early = rows[5], rows[2]
@@ -201,8 +205,9 @@ async def test_r1_rows_that_are_missing_doubled_or_out_of_order_are_damage() -> 
     ]
 
     for found in wrong:
-        with pytest.raises(JournalError):
-            await replay_of(stage, found)
+        for stored in (found, tuple(chained(found))):
+            with pytest.raises(JournalError):
+                await replay_of(stage, stored)
 
 
 # --- R3 --------------------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
     python -m tests.journals.make
 
-writes every file again. That is right when a change is meant to change what a run decides, or how it is stored; the
-difference of the files then shows what has changed, and belongs into a fragment of changelog.d.
+writes every file again but for those of older formats. That is right when a change is meant to change what a run
+decides, or how it is stored; the difference of the files then shows what has changed, and belongs into a fragment of
+changelog.d. Where the format changes, some files are kept as they are and named in OLDER.
 """
 
 import contextlib
@@ -43,6 +44,7 @@ from graphflow.events import EffectStarted, Event, Row
 from graphflow.model.ids import names
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.persistence.lines import run_lines
+from graphflow.runtime.checksums import chained
 from graphflow.testing import ManualClock, RuleModel
 
 FOLDER: Final = Path(__file__).parent
@@ -257,11 +259,15 @@ RUNS: Final[dict[str, Stored]] = {
 """The corpus, by the names of its files."""
 
 
+OLDER: Final[dict[str, int]] = {"chat_waiting": 1, "support_desk_exhausted": 1, "trip": 1}
+"""The files that are kept in an older format, which no code of today writes."""
+
+
 async def made(name: str) -> list[Row]:
     """Make a run of the corpus, and return its rows."""
     journal = MemoryJournal()
     await RUNS[name].play(journal, name)
-    return [without_wall(row) for row in await journal.read(name)]
+    return chained(without_wall(row) for row in await journal.read(name))
 
 
 WALLS: Final = {"run_started": 8, "session_started": 1}
@@ -280,8 +286,8 @@ def without_wall(row: Row) -> Row:
 
 
 def main() -> None:
-    """Write every file of the corpus."""
-    for name in RUNS:
+    """Write every file of the corpus that is of the present format."""
+    for name in RUNS.keys() - OLDER:
         rows = anyio.run(partial(made, name))
         (FOLDER / f"{name}.jsonl").write_text(
             "".join(f"{line}\n" for line in run_lines(name, rows)), "utf-8", newline="\n"

@@ -205,6 +205,8 @@ class Driver:
         assert folded.records is not None
         self.fold, self.recall, self.at = folded.fold, folded.recall, folded.at
         self.records, self.stored = list(folded.records), list(stored)
+        if self.rows is not None:
+            self.rows.follow(stored[-1])
         self.answered = {record.fact.question for record in self.records if isinstance(record.fact, AnswerGiven)}
         for fact in (SessionStarted(0.0, ""), *facts) if facts or self._open() else ():
             self.give(fact)
@@ -236,7 +238,7 @@ class Driver:
         record = Record(seq, self.at, fact, tuple(decisions))
         self.records.append(record)
         if self.rows is not None:
-            self.stored.append(Row(seq, self.at, text, self.rows.decisions(decisions)))
+            self.stored.append(self.rows.row(seq, self.at, text, decisions))
         for command in commands:
             # What was being stopped when its process ended is over at once in the next, perhaps after it is stopped.
             over = isinstance(command, CancelBody) and command.path not in self.fold.visits

@@ -29,6 +29,7 @@ from graphflow.events import (
 )
 from graphflow.model.budget import ADDITIVE
 from graphflow.model.ids import Path
+from graphflow.runtime.checksums import without_checksum
 from graphflow.runtime.rows import same
 from graphflow.runtime.stored import fold_rows, prepared
 from graphflow.testing import canonical_trace, fold_again
@@ -69,7 +70,7 @@ def test_rows_read_back_as_the_records_and_fold_to_what_was(kind: Kind, seed: in
     assert records == driver.records
     for row, record in zip(driver.stored, records, strict=True):
         assert rows.storable(record.fact) == (record.fact, row.fact)
-        assert same(rows.decisions(record.decisions), row.decisions)
+        assert same(rows.decisions(record.decisions), without_checksum(row.decisions))
     assert folded.records == driver.records[:count]
     assert tables(folded.fold) == tables(fold_again(case.graph, driver.records[:count]))
 
