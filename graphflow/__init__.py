@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from graphflow.nodes.client import Price as Price
     from graphflow.nodes.client import ToolSpec as ToolSpec
     from graphflow.nodes.client import Usage as Usage
+    from graphflow.nodes.providers.agents import agent_node as agent_node
     from graphflow.nodes.providers.model import ProviderModel as ProviderModel
     from graphflow.nodes.tools import AskUser as AskUser
     from graphflow.nodes.tools import Tool as Tool
@@ -139,6 +140,7 @@ __all__ = (
     "Update",
     "Usage",
     "add",
+    "agent_node",
     "append",
     "extend",
     "first",
@@ -170,6 +172,7 @@ _LATER = {
     ),
     **dict.fromkeys(("ModelRefused", "ModelUnavailable"), "errors"),
     **dict.fromkeys(("ProviderModel",), "nodes.providers.model"),
+    **dict.fromkeys(("agent_node",), "nodes.providers.agents"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
     **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
     **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),

@@ -24,6 +24,7 @@ GraphflowError
 ├── ModelError                 a model could not be asked, or gave no usable reply; a client raises it
 │   ├── ModelUnavailable       it may work a little later: a rate limit, a timeout, an error of the server
 │   └── ModelRefused           the same request would be refused again: a wrong key, an unknown model
+├── ToolServerUnavailable      a tool server cannot be started or reached, or was lost during a call
 ├── BoundHit                   raised inside a node's body when an effect is refused
 ├── EffectKeyRequired          two effects of one turn in flight at once without `key=`
 ├── NodeFailed                 a recorded failure, when the exception object is gone
@@ -265,6 +266,21 @@ class ModelUnavailable(ModelError):
 
 class ModelRefused(ModelError):
     """A model would refuse the same request again: it is not asked again, and the next fallback comes at once."""
+
+
+class ToolServerUnavailable(GraphflowError):
+    """A tool server cannot be started or reached, or was lost during a call.
+
+    Where a tool raises it, the model is told, as of any other failure of a tool.
+
+    Attributes:
+        server: the name of the server.
+    """
+
+    def __init__(self, server: str, why: str) -> None:
+        """Name the server, and say what became of it."""
+        self.server = server
+        super().__init__(f"the tool server {server!r} {why}")
 
 
 class BoundHit(GraphflowError):

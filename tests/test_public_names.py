@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 import graphflow
+import graphflow.mcp
 import graphflow.testing
 
 PUBLIC = {
@@ -14,7 +15,7 @@ PUBLIC = {
     "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "ProviderModel", "Question", "Reason", "Report", "Result", "Run",
     "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor",
     "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
-    "add", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",
+    "add", "agent_node", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",
     "reopen", "repetition", "replay", "resume", "run", "run_sync", "secret", "start", "tool", "union", "when",
 }  # fmt: skip
 
@@ -22,6 +23,9 @@ TESTING = {
     "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
     "journal_checks", "read_journal", "records_of", "replayed",
 }  # fmt: skip
+
+
+MCP = {"McpServer", "serve"}
 
 
 def names(module: object) -> set[str]:
@@ -39,6 +43,11 @@ def test_the_names_of_the_package_are_these_and_no_others() -> None:
 def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
     """What users' tests import is as public as the rest."""
     assert names(graphflow.testing) == TESTING
+
+
+def test_the_names_of_the_mcp_package_are_these_and_no_others() -> None:
+    """What tool servers need of it is public, too."""
+    assert names(graphflow.mcp) == MCP
 
 
 def test_every_public_name_says_what_it_is() -> None:

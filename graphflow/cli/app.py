@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.main import get_command
 
+from graphflow.cli.mcp_app import mcp
 from graphflow.cli.options import (
     Answers,
     At,
+    BaseUrl,
     BudgetMore,
     Changed,
     ChangedWord,
     Db,
+    Decision,
     Events,
     Fsync,
     Json,
     MaxDepth,
+    Model,
     Quiet,
     RunArgument,
     RunId,
@@ -37,6 +41,7 @@ from graphflow.cli.runs_app import diff, runs
 if TYPE_CHECKING:
     from graphflow.cli.resuming import Again, Branch
     from graphflow.cli.running import Play
+    from graphflow.cli.targets import GraphWords
 
 app: Final = typer.Typer(
     name="graphflow",
@@ -86,6 +91,9 @@ def run(
         ),
     ] = None,
     max_depth: MaxDepth = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    decision: Decision = None,
     max_parallel: Annotated[
         int | None, typer.Option("--max-parallel", metavar="N", min=1, help="Run at most N bodies at once.")
     ] = None,
@@ -106,11 +114,13 @@ def run(
     run and waits for its end. A second Ctrl-C stops at once.
     What happens is stored as it happens, so that `resume` goes on with the run, whatever ends this process.
     """
+    from graphflow.cli.models import ModelWords
     from graphflow.cli.running import RunOptions, run_command
     from graphflow.cli.store import StoreOptions
 
     options = RunOptions(
-        target, input, tuple(sets or ()), tuple(budget or ()), max_depth, max_parallel, run_id,
+        target, input, tuple(sets or ()), tuple(budget or ()), max_depth,
+        ModelWords(model, base_url, decision), max_parallel, run_id,
         None if no_store else StoreOptions(db, fsync),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback),
     )  # fmt: skip
@@ -127,6 +137,9 @@ def resume(
     secrets: Secrets = None,
     target: TargetOption = None,
     max_depth: MaxDepth = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    decision: Decision = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -139,8 +152,15 @@ def resume(
     It may wait for people, stand still at a bound, or have been broken off. What is recorded is not done again. A run
     that has ended is shown, and not changed.
     """
+    from graphflow.cli.models import ModelWords
+    from graphflow.cli.targets import GraphWords
+
     return _again(
-        _stored(run, target, max_depth, changed, secrets=secrets, db=db, fsync=fsync), tuple(budget or ()),
+        _stored(
+            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision)), changed, secrets=secrets, db=db,
+            fsync=fsync,
+        ),
+        tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), None,
     )  # fmt: skip
 
@@ -157,6 +177,9 @@ def fork(
     secrets: Secrets = None,
     target: TargetOption = None,
     max_depth: MaxDepth = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    decision: Decision = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -168,10 +191,16 @@ def fork(
 
     It then goes its own way; the stored run is not changed. `runs show RUN --events` shows the numbers of its events.
     """
+    from graphflow.cli.models import ModelWords
     from graphflow.cli.resuming import Branch
+    from graphflow.cli.targets import GraphWords
 
     return _again(
-        _stored(run, target, max_depth, changed, secrets=secrets, db=db, fsync=fsync), tuple(budget or ()),
+        _stored(
+            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision)), changed, secrets=secrets, db=db,
+            fsync=fsync,
+        ),
+        tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), Branch(at, run_id),
     )  # fmt: skip
 
@@ -193,20 +222,21 @@ def replay(
     It is worked out from what is recorded: nothing is called, and nothing is written.
     """
     from graphflow.cli.resuming import replay_command
+    from graphflow.cli.targets import GraphWords
 
-    again = _stored(run, target, max_depth, changed, secrets=secrets, db=db)
+    again = _stored(run, GraphWords(target, max_depth), changed, secrets=secrets, db=db)
     options = _play(None, None, json=json, quiet=quiet, traceback=False)
     return lambda screen: replay_command(screen, again, options)
 
 
 def _stored(
-    run: str, target: str | None, max_depth: int | None, changed: ChangedWord, *, secrets: list[str] | None,
-    db: str | None, fsync: bool = False,
+    run: str, graph: GraphWords, changed: ChangedWord, *, secrets: list[str] | None, db: str | None,
+    fsync: bool = False,
 ) -> Again:  # fmt: skip
     from graphflow.cli.resuming import Again
     from graphflow.cli.store import StoreOptions
 
-    return Again(run, target, max_depth, changed, tuple(secrets or ()), StoreOptions(db, fsync))
+    return Again(run, graph, changed, tuple(secrets or ()), StoreOptions(db, fsync))
 
 
 def _play(
@@ -225,6 +255,7 @@ def _again(again: Again, budget: tuple[str, ...], options: Play, branch: Branch 
 
 
 app.command()(diff)
+app.command()(mcp)
 app.add_typer(runs)
 
 

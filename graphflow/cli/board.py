@@ -10,10 +10,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from graphflow.events import (
     AnswerGiven,
     BudgetAdded,
+    CallDelta,
     EffectFinished,
     EffectRequested,
     EffectStarted,
     Event,
+    Heard,
     NodeEnded,
     NodeReentered,
     NodeRetried,
@@ -76,6 +78,7 @@ class Row:
         thinking: how many models are asked now.
         tools: the tools that run now.
         text: the end of what a model writes now.
+        position, call: where the call stands that it writes now in its reply, and what is called; -1 and "" for words.
     """
 
     names: Names
@@ -96,6 +99,8 @@ class Row:
     thinking: int = 0
     tools: Counter[str] = field(default_factory=Counter[str])
     text: str = ""
+    position: int = -1
+    call: str = ""
 
     @property
     def standing(self) -> str:
@@ -133,9 +138,28 @@ class Row:
         if self.thinking == 1:
             written = " ".join(self.text.split())
             tail = written if len(written) <= TAIL else ELLIPSIS + written[-TAIL:]
-            yield f"writes: {visible(tail)}" if tail else "thinks"
+            what = f"writes {shown(self.call, NAME)}" if self.call else "writes"
+            yield f"{what}: {visible(tail)}" if tail else what if self.call else "thinks"
         elif self.thinking:
             yield f"{self.thinking:,} think"
+
+    def hear(self, body: Heard) -> None:
+        """Take a piece of what a model writes: words, or a call, of which the last one begun is shown."""
+        if isinstance(body, TextDelta):
+            position, call, piece = -1, "", body.text
+        else:
+            position, call, piece = body.position, body.name, body.arguments
+        if position < self.position:
+            return
+        if position > self.position:
+            self.silence()
+            self.position = position
+        self.call = self.call or call
+        self.text = (self.text + piece)[-4 * TAIL :]
+
+    def silence(self) -> None:
+        """Forget what a model wrote."""
+        self.text, self.position, self.call = "", -1, ""
 
 
 class Line(NamedTuple):
@@ -216,7 +240,7 @@ class Board:
                 self._end(self.row(body.path), body.status)
             case Refused() if body.path:
                 self.row(body.path).refused += 1
-            case EffectRequested() | EffectStarted() | EffectFinished() | TextDelta():
+            case EffectRequested() | EffectStarted() | EffectFinished() | TextDelta() | CallDelta():
                 self._effect(body)
             case _:
                 pass
@@ -240,7 +264,7 @@ class Board:
 
     # --- agents: their calls are effects that no body asked for ---
 
-    def _effect(self, body: EffectRequested | EffectStarted | EffectFinished | TextDelta) -> None:
+    def _effect(self, body: EffectRequested | EffectStarted | EffectFinished | Heard) -> None:
         match body:
             case EffectRequested():
                 self._functions.add(body.path)
@@ -250,9 +274,8 @@ class Board:
             case EffectFinished():
                 failure = body.failure
                 self._landed(body.path, body.key, broken=failure is not None and failure.code != "cancelled")
-            case TextDelta():
-                row = self.row(body.path)
-                row.text = (row.text + body.text)[-4 * TAIL :]
+            case TextDelta() | CallDelta():
+                self.row(body.path).hear(body)
 
     def _called(self, body: EffectStarted) -> None:
         row = self.row(body.path)
@@ -260,7 +283,7 @@ class Board:
         if body.key == MODEL:
             row.model_calls += 1
             row.thinking += 1
-            row.text = ""
+            row.silence()
         else:
             row.tool_calls += 1
             row.tools[body.name] += 1
@@ -275,7 +298,7 @@ class Board:
         row = self.row(path)
         if key == MODEL:
             row.thinking -= 1
-            row.text = ""
+            row.silence()
         else:
             row.broken += broken
             row.tools -= Counter((name,))

@@ -13,7 +13,6 @@ import anyio
 
 from graphflow.cli.board import Board
 from graphflow.cli.faults import FAILED, text_of
-from graphflow.cli.inputs import tightened
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import jsonable, to_json
 from graphflow.cli.resuming import Again, folded_run, secrets_from
@@ -21,8 +20,7 @@ from graphflow.cli.shelf import status_text
 from graphflow.cli.showing import spent_data
 from graphflow.cli.store import Store, find, opened
 from graphflow.cli.stored import Stored, ended_by, read_stored, status_of
-from graphflow.cli.target import load_graph
-from graphflow.cli.targets import required
+from graphflow.cli.targets import graph_of, required
 from graphflow.errors import GraphflowError
 from graphflow.events import Event, RunStarted, SessionStarted
 from graphflow.model.ids import path_text
@@ -163,10 +161,10 @@ async def _inside(store: Store, run: str, again: Again, secrets: Mapping[str, st
         GraphflowError: if the graph is not there, or makes something else of it.
     """
     try:
-        noted = required(store.targets, run, again.target, again.max_depth)
+        noted = required(store.targets, run, again.graph)
     except Exception as error:
         raise GraphflowError(text_of(error)) from error
-    graph = tightened(load_graph(noted.target), noted.max_depth)
+    graph, _ = graph_of(noted)
     folded = await folded_run(graph, run, store, "compatible", secrets)
     fold = folded.fold
     context = jsonable(fold.context)

@@ -8,13 +8,14 @@ import shlex
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, NamedTuple, TextIO, cast
 
 import anyio
 
 from graphflow.cli.asking import Approvals, hint_lines, question_data, question_lines
 from graphflow.cli.calls import Calls
 from graphflow.cli.faults import BadUse, described, first_of, frame_lines, member_lines, reading, text_of
+from graphflow.cli.models import Asked
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Progress
@@ -51,6 +52,22 @@ class Kept:
     noted: Noted
 
 
+class Cast(NamedTuple):
+    """What is played.
+
+    Attributes:
+        graph: the graph.
+        opening: gives the run.
+        kept: where it is kept, or None.
+        asked: the model that all its agents ask, or None where each asks its own.
+    """
+
+    graph: Graph[Any]
+    opening: Opening
+    kept: Kept | None
+    asked: Asked | None
+
+
 def _nothing_known(_: str) -> None:
     """Know of no call that a question is about."""
 
@@ -82,13 +99,12 @@ class Going:
     """
 
     def __init__(
-        self, screen: Screen, graph: Graph[Any], progress: Progress, record: Recorder | None, kept: Kept | None,
-        *, quiet: bool,
-    ) -> None:  # fmt: skip
-        """Take those who watch."""
-        self.calls = Calls(graph)
+        self, screen: Screen, played: Cast, progress: Progress, record: Recorder | None, *, quiet: bool
+    ) -> None:
+        """Take what is played, and those who watch."""
+        self.calls = Calls(played.graph)
         self._screen, self._progress, self._record = screen, progress, record
-        self._kept, self._quiet = kept, quiet
+        self._kept, self._asked, self._quiet = played.kept, played.asked, quiet
         self._heard = 0
         self._run_id: str | None = None
 
@@ -160,8 +176,12 @@ class Going:
                 self._progress.past(event)
 
     def _say_where(self, run_id: str) -> None:
-        if self._kept is not None and not self._quiet:
+        if self._quiet:
+            return
+        if self._kept is not None:
             self._screen.say(f"run {visible(run_id)}, stored in {self._kept.store.name}")
+        if self._asked is not None:
+            self._screen.say(f"every agent asks {self._asked.in_words()}")
 
     def _keep(self, run_id: str) -> None:
         """Note which graph the run is of, before it begins: nothing is awaited until then."""

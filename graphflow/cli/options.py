@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from graphflow.cli.models import DecisionWord
 from graphflow.cli.printing import Screen
 from graphflow.cli.store import VARIABLE
 
@@ -19,6 +20,33 @@ Target = Annotated[str, typer.Argument(metavar="TARGET", help="The graph: path.p
 TargetOption = Annotated[
     str | None,
     typer.Option("--target", metavar="TARGET", help="The graph of the run, if it is not the one that was noted."),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PROVIDER:NAME",
+        help="Let every agent ask this model, as openai:gpt-5 or anthropic:claude-sonnet-5. Its key comes from the "
+        "environment.",
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        help="A server that speaks OpenAI's chat protocol, as http://127.0.0.1:8080/v1, for --model openai:NAME.  "
+        "[default: OPENAI_BASE_URL]",
+    ),
+]
+Decision = Annotated[
+    DecisionWord | None,
+    typer.Option(
+        "--decision",
+        metavar="auto|native|json",
+        help="How agents that leave it open are asked to decide: by calls of tools, or in JSON with the reason first, "
+        "which small models need.  [default: auto, what is known of the model]",
+    ),
 ]
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The id of a stored run, the beginning of one, or `last`.")

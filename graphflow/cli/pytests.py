@@ -13,13 +13,13 @@ import anyio
 
 from graphflow.cli.exchange import lines_of, stored_rows, write_file
 from graphflow.cli.faults import BadUse
-from graphflow.cli.inputs import tightened
+from graphflow.cli.models import NATIVE
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
 from graphflow.cli.resuming import Again, folded_run, secrets_from
 from graphflow.cli.store import opened
-from graphflow.cli.target import load_graph, split_file
-from graphflow.cli.targets import Noted, required
+from graphflow.cli.target import split_file
+from graphflow.cli.targets import Noted, graph_of, required
 from graphflow.errors import NodeFailed
 from graphflow.model.ids import parse_path
 from graphflow.model.outcome import NOTHING
@@ -83,8 +83,7 @@ def pytest_command(screen: Screen, again: Again, output: str | None, *, json: bo
     secrets = secrets_from(again.secrets)
     with opened(again.store) as store:
         run, rows = anyio.run(stored_rows, store, again.run)
-        noted = required(store.targets, run, again.target, again.max_depth)
-        graph = tightened(load_graph(noted.target), noted.max_depth)
+        graph, noted = graph_of(required(store.targets, run, again.graph))
         folded = anyio.run(folded_run, graph, run, store, "compatible", secrets)
     name = output or f"test_{_word(graph.name)}_{_word(run)[:8]}.py"
     if not name.endswith(".py"):
@@ -124,9 +123,10 @@ def text_of_test(name: str, graph: str, noted: Noted, folded: Folded, secrets: t
         output = None if folded.fold.output is NOTHING else plain(folded.fold.output)
         parts.append(_RESULT.format(secrets=given, status=_text(ended.status), output=_literal(output)))
     body = "".join(parts)
-    imports = _imports(body, pieces=noted.max_depth is not None)
+    bound = _bound(name, noted)
+    imports = _imports(body, bound)
     stored = _text(Path(name).with_suffix(".jsonl").name)
-    return _HEAD.format(graph=_in_docstring(graph), imports=imports, stored=stored, bound=_bound(name, noted)) + body
+    return _HEAD.format(graph=_in_docstring(graph), imports=imports, stored=stored, bound=bound) + body
 
 
 def _raised(folded: Folded) -> NodeFailed | None:
@@ -160,7 +160,7 @@ def _secrets(items: tuple[str, ...]) -> str:
     return "{" + ", ".join(f"{_text(name)}: os.environ[{_text(variable)}]" for name, variable in pairs) + "}"
 
 
-def _imports(body: str, *, pieces: bool) -> str:
+def _imports(body: str, bound: str) -> str:
     """Return the imports that a test needs, in the order of the style guides."""
     public, others = (
         ", ".join(name for name in names if f"{name}(" in body)
@@ -169,7 +169,8 @@ def _imports(body: str, *, pieces: bool) -> str:
     lines = [
         *["import os\n"] * ("os.environ" in body),
         *["import pytest\n"] * ("pytest.raises" in body),
-        *["from graphflow.cli.inputs import tightened"] * pieces,
+        *["from graphflow import ProviderModel"] * ("ProviderModel" in bound),
+        *["from graphflow.cli.inputs import tightened"] * ("tightened" in bound),
         "from graphflow.cli.target import load_graph",
         *["from graphflow.errors import NodeFailed"] * ("NodeFailed" in body),
         *[f"from graphflow.testing import {public}"] * bool(public),
@@ -187,4 +188,15 @@ def _bound(name: str, noted: Noted) -> str:
         place = Path(os.path.relpath(file.resolve(), Path(name).resolve().parent)).as_posix()
         target = f"str(HERE / {_text(place)})" + (f" + {_text(f':{variable}')}" if variable else "")
     loaded = f"load_graph({target})"
-    return f"GRAPH = tightened({loaded}, {noted.max_depth})" if noted.max_depth is not None else f"GRAPH = {loaded}"
+    if noted.max_depth is not None:
+        loaded = f"tightened({loaded}, {noted.max_depth})"
+    if noted.model is None:
+        return f"GRAPH = {loaded}"
+    asked = [_text(noted.model.name)]
+    if noted.model.base_url is not None:
+        asked.append(f"base_url={_text(noted.model.base_url)}")
+    native = NATIVE[noted.model.decision]
+    if native is not None:
+        asked.append(f"native_tools={native}")
+    model = f"MODEL = ProviderModel({', '.join(asked)})  # what is stored is read as its replies; it is not asked"
+    return f"{model}\nGRAPH = {loaded}.with_model(MODEL)"

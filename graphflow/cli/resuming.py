@@ -12,16 +12,15 @@ import anyio
 
 from graphflow.cli.calls import Calls
 from graphflow.cli.faults import BadUse
-from graphflow.cli.going import Ended, Kept, tell
-from graphflow.cli.inputs import budget_from, tightened
+from graphflow.cli.going import Cast, Ended, Kept, tell
+from graphflow.cli.inputs import budget_from
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Silence
 from graphflow.cli.results import EXIT_CODES
-from graphflow.cli.running import Cast, Play, play
+from graphflow.cli.running import Play, play
 from graphflow.cli.store import Store, StoreOptions, find, opened
-from graphflow.cli.target import load_graph
-from graphflow.cli.targets import Noted, required
+from graphflow.cli.targets import GraphWords, Noted, graph_of, required
 from graphflow.events import Listener
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.resuming import branch_off, fold_stored, looked_at, reopen
@@ -35,16 +34,14 @@ class Again:
 
     Attributes:
         run: its id, the beginning of one, or "last".
-        target: its graph, None for the one that is noted.
-        max_depth: a lower depth, None for the one that is noted.
+        graph: what stands there about its graph.
         changed: whether a graph that has changed is taken if it decides alike.
         secrets: `FIELD=VARIABLE`, as they stand there.
         store: where it is kept.
     """
 
     run: str
-    target: str | None = None
-    max_depth: int | None = None
+    graph: GraphWords = field(default_factory=GraphWords)
     changed: Changed = "refuse"
     secrets: tuple[str, ...] = ()
     store: StoreOptions = field(default_factory=StoreOptions)
@@ -94,7 +91,7 @@ def resume_command(
                 secrets=secrets,
             )  # fmt: skip
 
-        return play(screen, options, Cast(graph, opening, Kept(store, noted)), interrupts, answers)
+        return play(screen, options, Cast(graph, opening, Kept(store, noted), noted.model), interrupts, answers)
 
 
 def loaded(store: Store, again: Again) -> tuple[str, Noted, Graph[Any]]:
@@ -106,8 +103,8 @@ def loaded(store: Store, again: Again) -> tuple[str, Noted, Graph[Any]]:
         TargetError: if there is no such graph.
     """
     run = anyio.run(find, store, again.run).run
-    noted = required(store.targets, run, again.target, again.max_depth)
-    return run, noted, tightened(load_graph(noted.target), noted.max_depth)
+    graph, noted = graph_of(required(store.targets, run, again.graph))
+    return run, noted, graph
 
 
 def secrets_from(items: Sequence[str]) -> Mapping[str, str]:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from graphflow.cli.faults import FAILED
-from graphflow.cli.going import Going, Kept, Manner, Opening, recorder, tell
-from graphflow.cli.inputs import budget_from, context_of, tightened
+from graphflow.cli.going import Cast, Going, Kept, Manner, recorder, tell
+from graphflow.cli.inputs import budget_from, context_of
+from graphflow.cli.models import ModelWords
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import progress_on
 from graphflow.cli.results import EXIT_CODES
 from graphflow.cli.store import StoreOptions, opened
-from graphflow.cli.target import load_graph
-from graphflow.cli.targets import Noted
+from graphflow.cli.targets import Noted, graph_of
 from graphflow.events import Listener
 from graphflow.graphs.checks import require_runnable
-from graphflow.graphs.graph import Graph
 from graphflow.runtime.starting import Starting, start
 
 
@@ -47,6 +46,7 @@ class RunOptions:
     sets: tuple[str, ...] = ()
     budget: tuple[str, ...] = ()
     max_depth: int | None = None
+    model: ModelWords = field(default_factory=ModelWords)
     max_parallel: int | None = None
     run_id: str | None = None
     store: StoreOptions | None = field(default_factory=StoreOptions)
@@ -68,7 +68,7 @@ def run_command(screen: Screen, options: RunOptions) -> int:
     budget = budget_from(options.budget)
     with Interrupts(screen) as interrupts, contextlib.ExitStack() as stack:
         store = None if options.store is None else stack.enter_context(opened(options.store))
-        graph = tightened(load_graph(options.target), options.max_depth)
+        graph, noted = graph_of(Noted(options.target, options.max_depth, options.model.over(None)))
         require_runnable(graph)
         context = context_of(graph.context, options.input, options.sets)
 
@@ -78,22 +78,8 @@ def run_command(screen: Screen, options: RunOptions) -> int:
                 journal=None if store is None else store.journal, run_id=options.run_id,
             )  # fmt: skip
 
-        kept = None if store is None else Kept(store, Noted(options.target, options.max_depth))
-        return play(screen, options.play, Cast(graph, opening, kept), interrupts, answers)
-
-
-class Cast(NamedTuple):
-    """What is played.
-
-    Attributes:
-        graph: the graph.
-        opening: gives the run.
-        kept: where it is kept, or None.
-    """
-
-    graph: Graph[Any]
-    opening: Opening
-    kept: Kept | None
+        kept = None if store is None else Kept(store, noted)
+        return play(screen, options.play, Cast(graph, opening, kept, noted.model), interrupts, answers)
 
 
 def play(screen: Screen, options: Play, cast: Cast, interrupts: Interrupts, answers: Answers) -> int:
@@ -106,7 +92,7 @@ def play(screen: Screen, options: Play, cast: Cast, interrupts: Interrupts, answ
     """
     progress = progress_on(screen, cast.graph, quiet=options.manner.quiet)
     with recorder(options.events) as record:
-        going = Going(screen, cast.graph, progress, record, cast.kept, quiet=options.manner.quiet)
+        going = Going(screen, cast, progress, record, quiet=options.manner.quiet)
         ended = going.to_the_end(cast.opening, interrupts, answers)
     if record is not None and record.trouble is not None:
         screen.say(f"--events {options.events}: {record.trouble}; the events after that are not there.")

@@ -126,8 +126,9 @@ def pytest(
     from graphflow.cli.pytests import pytest_command
     from graphflow.cli.resuming import Again
     from graphflow.cli.store import StoreOptions
+    from graphflow.cli.targets import GraphWords
 
-    again = Again(run, target, max_depth, "compatible", tuple(secrets or ()), StoreOptions(db))
+    again = Again(run, GraphWords(target, max_depth), "compatible", tuple(secrets or ()), StoreOptions(db))
     return lambda screen: pytest_command(screen, again, output, json=json)
 
 
@@ -149,6 +150,7 @@ def diff(
     from graphflow.cli.differing import diff_command
     from graphflow.cli.resuming import Again
     from graphflow.cli.store import StoreOptions
+    from graphflow.cli.targets import GraphWords
 
-    again = Again(one, target, max_depth, "compatible", tuple(secrets or ()), StoreOptions(db))
+    again = Again(one, GraphWords(target, max_depth), "compatible", tuple(secrets or ()), StoreOptions(db))
     return lambda screen: diff_command(screen, again, other, json=json)

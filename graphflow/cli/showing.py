@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json as json_text
 import time
 from collections.abc import Iterator
@@ -84,6 +85,8 @@ def _head(store: Store, stored: Stored, summary: Summary, *, ascii: bool) -> Ite
     noted = store.targets.of(stored.run)
     if noted is not None:
         yield f"target {visible(noted.target)}"
+        if noted.model is not None:
+            yield f"model {noted.model.in_words()}"
     first = stored.first
     if first.forked is not None:
         yield f"forked from {visible(first.forked[0])} after event {first.forked[1]}"
@@ -115,6 +118,7 @@ def _data(store: Store, stored: Stored, summary: Summary, *, events: bool, bound
         "status": status_of(stored.records),
         "reason": None if ended is None else jsonable(ended.reason),
         "target": None if noted is None else noted.target,
+        "model": None if noted is None or noted.model is None else dataclasses.asdict(noted.model),
         "sessions": 1 + sum(isinstance(entry.fact, SessionStarted) for entry in stored.records),
         "forked": None if first.forked is None else {"run": first.forked[0], "at": first.forked[1]},
         "after": None if first.after is None else first.after.run,

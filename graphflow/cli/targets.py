@@ -12,13 +12,16 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
 from graphflow.cli.faults import BadUse
-from graphflow.cli.target import split_file
+from graphflow.cli.inputs import tightened
+from graphflow.cli.models import Asked, DecisionWord, ModelWords, with_model
+from graphflow.cli.target import load_graph, split_file
 from graphflow.errors import JournalUnavailable, RunLocked, TargetError
+from graphflow.graphs.graph import Graph
 from graphflow.persistence.sqlite_lock import RunLock
 from graphflow.persistence.sqlite_store import make_folder
 
@@ -40,10 +43,21 @@ class Noted:
     Attributes:
         target: the graph, as `path.py:name` or `package.module:name`.
         max_depth: the lower depth that the run was given, or None.
+        model: the model that all its agents ask, or None where each asks its own.
     """
 
     target: str
     max_depth: int | None = None
+    model: Asked | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphWords:
+    """What stands on a command line about the graph of a stored run: what is None is as it is noted."""
+
+    target: str | None = None
+    max_depth: int | None = None
+    model: ModelWords = field(default_factory=ModelWords)
 
 
 class Targets:
@@ -61,7 +75,7 @@ class Targets:
         entry = cast("Notes", found)
         depth, target = entry.get("max_depth"), self._target(entry)
         known = isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0
-        return None if target is None else Noted(target, depth if known else None)
+        return None if target is None else Noted(target, depth if known else None, _model(entry.get("model")))
 
     def note(self, run: str, noted: Noted) -> None:
         """Note the graph of a run; other processes may do the same at this moment.
@@ -73,6 +87,9 @@ class Targets:
         entry = self._entry(noted.target)
         if noted.max_depth is not None:
             entry["max_depth"] = noted.max_depth
+        if noted.model is not None:
+            said = {"name": noted.model.name, "base_url": noted.model.base_url, "decision": noted.model.decision}
+            entry["model"] = {key: value for key, value in said.items() if value not in {None, "auto"}}
         if self._read().get(run) != entry:
             self._change(lambda notes: {**notes, run: entry})
 
@@ -166,15 +183,41 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def required(targets: Targets, run: str, given: str | None, max_depth: int | None = None) -> Noted:
-    """Return which graph to load for a run: the one that is given, else the one that is noted.
+def _model(found: object) -> Asked | None:
+    """Return a model as it is noted, if it can be understood."""
+    if not isinstance(found, dict):
+        return None
+    entry = cast("Notes", found)
+    name, base_url, decision = entry.get("name"), entry.get("base_url"), entry.get("decision", "auto")
+    known = isinstance(name, str) and isinstance(base_url, str | None) and decision in get_args(DecisionWord)
+    return Asked(cast("str", name), base_url, decision) if known else None
+
+
+def required(targets: Targets, run: str, words: GraphWords) -> Noted:
+    """Return which graph to load for a run: as it is noted, where the command line says nothing else.
 
     Raises:
-        BadUse: if there is neither.
+        BadUse: if nothing says so.
     """
     noted = targets.of(run)
-    if given is not None:
-        return Noted(given, max_depth if max_depth is not None else noted.max_depth if noted is not None else None)
-    if noted is None:
+    target = words.target or (None if noted is None else noted.target)
+    if target is None:
         raise BadUse(f"nobody noted which graph the run {run!r} is of: add --target path.py[:name].")
-    return noted if max_depth is None else Noted(noted.target, max_depth)
+    depth, model = (None, None) if noted is None else (noted.max_depth, noted.model)
+    return Noted(target, depth if words.max_depth is None else words.max_depth, words.model.over(model))
+
+
+def graph_of(noted: Noted) -> tuple[Graph[Any], Noted]:
+    """Load the graph of a run as the run has it; return with it what is to be noted.
+
+    Raises:
+        TargetError: if there is no such graph.
+        BadUse: if it cannot be had so.
+        UsageError: if its model is none.
+        MissingExtra: if an extra is needed for its model and not installed.
+    """
+    graph = tightened(load_graph(noted.target), noted.max_depth)
+    if noted.model is None:
+        return graph, noted
+    graph, asked = with_model(graph, noted.model)
+    return graph, replace(noted, model=asked)

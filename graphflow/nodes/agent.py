@@ -10,7 +10,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, ClassVar, Literal, Self, cast
 
 from graphflow.errors import UsageError
@@ -19,7 +18,7 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
-from graphflow.nodes.client import ModelClient, Price
+from graphflow.nodes.client import ModelClient, Readied, checked_price
 from graphflow.nodes.edges import checked_bound, checked_sync
 from graphflow.nodes.join import init_node
 from graphflow.nodes.tools import AskUser, Tool, as_tool
@@ -119,7 +118,10 @@ class Agent(Node[Context]):
         names = [found.name for found in made]
         double = next((one for one in names if names.count(one) > 1), None)
         if double is not None:
-            msg = f"{where}two tools have the name {double!r}: a model could not tell them apart; rename one."
+            msg = (
+                f"{where}two tools have the name {double!r}: a model could not tell them apart; rename one, those of a "
+                f"tool server with server.tools(..., prefix=...)."
+            )
             raise UsageError(msg)
         text: object = instructions
         if not isinstance(text, str) and not callable(text):
@@ -232,15 +234,9 @@ def _checked_model(where: str, model: object) -> ModelClient:
             f"with `async def reply(request, stream)`; for tests there is graphflow.testing.ScriptedModel."
         )
         raise UsageError(msg)
-    price = getattr(model, "price", None)
-    if price is not None and not (isinstance(price, Price) and all(_is_money(part) for part in price)):
-        msg = f"{where}the price of its model is {price!r}: a Price of two Decimals of at least 0 is needed, or None."
-        raise UsageError(msg)
+    if not isinstance(model, Readied):  # one that gets ready looks for its price then, and not when a graph is drawn
+        checked_price(where, getattr(model, "price", None))
     return model
-
-
-def _is_money(part: object) -> bool:
-    return isinstance(part, Decimal) and part.is_finite() and part >= 0
 
 
 def _names(where: str, rights: Iterable[str]) -> frozenset[str]:

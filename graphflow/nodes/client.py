@@ -71,6 +71,22 @@ class Price(NamedTuple):
     output: Decimal
 
 
+def checked_price(where: str, price: object) -> None:
+    """Look whether something is a price, or None.
+
+    Raises:
+        UsageError: if it is not.
+    """
+    if price is None or (isinstance(price, Price) and all(map(_is_money, price))):
+        return
+    msg = f"{where}the price of its model is {price!r}: a Price of two Decimals of at least 0 is needed, or None."
+    raise UsageError(msg)
+
+
+def _is_money(part: object) -> bool:
+    return isinstance(part, Decimal) and part.is_finite() and part >= 0
+
+
 @_frozen_for_checkers
 class ModelRequest:
     """What a model is asked.

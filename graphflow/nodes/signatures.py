@@ -9,7 +9,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -50,34 +50,48 @@ class Parameters:
         """
         try:
             given = text if text.strip() else "{}"
-            _check_json(given)
-            found = self._model.model_validate_json(given)
+            return self._fitting(given, _check_json(given))
         except ValidationError as error:
             raise self._refused(name, _complaints(error)) from None
         except json.JSONDecodeError as error:
             near = _brief(text[max(error.pos - 20, 0) : error.pos + 20])
             wrong = f"they are no JSON: {error.msg.removesuffix(' at')} at character {error.pos}, near {near}"
             raise self._refused(name, [wrong]) from None
+        except Misfits as error:
+            raise self._refused(name, error.wrong) from None
         except RecursionError:  # of a validator
             raise self._refused(name, ["they are nested too deeply"]) from None
         except Exception as error:  # a validator of the user may raise anything
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
             raise self._refused(name, [f"{kind}{error}"]) from error
-        return {info.alias or field: found.__dict__[field] for field, info in self._model.model_fields.items()}
 
-    def _refused(self, name: str, wrong: list[str]) -> ValueError:
-        shown = wrong[:_SHOWN] + ([f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else [])
+    def _fitting(self, text: str, found: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - a given schema takes it
+        """Return the arguments, as text and as plain JSON, as the function takes them."""
+        made = self._model.model_validate_json(text)
+        return {info.alias or field: made.__dict__[field] for field, info in self._model.model_fields.items()}
+
+    def _refused(self, name: str, wrong: Sequence[str]) -> ValueError:
+        shown = [*wrong[:_SHOWN], *([f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else [])]
         said = _cut(" ".join("; ".join(shown).split()), _HALF)
         wanted = _cut(_object_text(self._schema, self._schema.get("$defs", {}), _DEPTH), _HALF)
         text = f"the arguments of {name!r} do not fit: {said}. Wanted: {wanted}."
         return ValueError(text.encode("utf-8", "backslashreplace").decode())
 
 
+class Misfits(Exception):
+    """What is wrong with arguments, a text for each complaint."""
+
+    def __init__(self, wrong: Sequence[str]) -> None:
+        """Keep the complaints."""
+        self.wrong = wrong
+        super().__init__("; ".join(wrong))
+
+
 # --- what a model wrote ----------------------------------------------------------------------------------------------
 
 
-def _check_json(text: str) -> None:
-    """Refuse what pydantic would take, though it means nothing or two things: NaN, infinity, a name that comes twice.
+def _check_json(text: str) -> dict[str, Any]:
+    """Read an object, and refuse what means nothing or two things: NaN, infinity, a name that comes twice.
 
     Raises:
         ValueError: saying so.
@@ -90,6 +104,7 @@ def _check_json(text: str) -> None:
         )
         msg = f"they are {kind}, not an object"
         raise ValueError(msg)  # noqa: TRY004 - it is the text that is wrong
+    return cast("dict[str, Any]", found)
 
 
 DEEPEST: Final = 100
@@ -185,15 +200,20 @@ def _object_text(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int
     required = schema.get("required", ())
     parts: list[str] = []
     for name, part in schema.get("properties", {}).items():
-        more = "required" if name in required else f"default {_brief(part['default'])}" if "default" in part else ""
+        default = f"default {_brief(part['default'])}" if isinstance(part, Mapping) and "default" in part else ""
+        more = "required" if name in required else default
         parts.append(f"{json.dumps(name)}: {_type_text(part, known, depth)}{f' ({more})' if more else ''}")
     return "{" + ", ".join(parts) + "}"
 
 
-def _type_text(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int) -> str:
+def _type_text(given: Any, known: Mapping[str, Any], depth: int) -> str:
+    if not isinstance(given, Mapping):  # a schema may be True: anything
+        return "any JSON"
+    schema = cast("Mapping[str, Any]", given)
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return _type_text(known[name], known, depth) if name in known and depth else name
+        # One less, for a definition may lead to itself.
+        return _type_text(known[name], known, depth - ("$ref" in known[name])) if name in known and depth > 0 else name
     if "enum" in schema:
         return " or ".join(_brief(value) for value in schema["enum"])
     if "const" in schema:
@@ -206,7 +226,8 @@ def _type_text(schema: Mapping[str, Any], known: Mapping[str, Any], depth: int) 
         return f"array of {_type_text(schema['items'], known, depth - 1)}"
     if kind == "object" and schema.get("properties") and depth > 0:
         return _object_text(schema, known, depth - 1)
-    return f"{kind} ({schema['format']})" if "format" in schema else str(kind)
+    kind = " or ".join(map(str, cast("list[Any]", kind))) if isinstance(kind, list) else str(kind)
+    return f"{kind} ({schema['format']})" if "format" in schema else kind
 
 
 # --- the schema ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
 from graphflow.errors import ModelError, ModelRefused, ModelUnavailable
+
+if TYPE_CHECKING:
+    from pydantic_ai.exceptions import ModelAPIError
 
 LONGEST_WAIT = 60.0
 """The most seconds that a provider may ask to wait; one that asks for more counts as refusing."""
@@ -13,42 +20,124 @@ LONGEST_TEXT = 600
 LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """The HTTP statuses after which the same request may work."""
 
+LIBRARIES = ("httpx", "httpx2", "httpcore2", "openai", "anthropic")
+"""What pydantic-ai stands on: what comes out of these is a request that did not get through."""
 
-def as_model_error(error: Exception, model: str) -> ModelError:
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+SHORTEST_SECRET = 8
+"""What of the environment is never shown: what has such a word in its name, and is not as short as a flag."""
+
+
+def as_model_error(error: Exception, model: str, *, key_name: str = "", base_url: str | None = None) -> ModelError:
     """Return an error of pydantic-ai, or of what it stands on, as ours.
+
+    The text names the model, the status, and what can be done. A key of the environment never stands in it: where the
+    error at hand shows one, ours has no cause that would show it.
 
     Args:
         error: what was raised.
-        model: the name of the model, for the text.
+        model: the name of the model.
+        key_name: where its key stands in the environment, or "".
+        base_url: where its server is, or None for the provider's own.
     """
     from pydantic_ai import exceptions as theirs
 
+    if isinstance(error, ModelError):
+        return error
     text = f"{model}: {_told(error)}"
     match error:
-        case ModelError():
-            return error
-        case theirs.ModelQuotaExceededError() | theirs.ModelRequestRejectedError() | theirs.ContentFilterError():
-            return ModelRefused(text)
-        case theirs.ModelHTTPError() if error.status_code not in LATER:
+        case theirs.ModelAPIError() if _is_refused(error):
+            return ModelRefused(f"{text} {_advice(error, key_name)}")
+        case theirs.ContentFilterError() | theirs.UserError():
             return ModelRefused(text)
         case theirs.ModelAPIError():
             wait = error.retry_after
             if wait is not None and wait > LONGEST_WAIT:
                 return ModelRefused(f"{text} It asks to wait {wait:,.0f} s, more than {LONGEST_WAIT:.0f} s.")
-            return ModelUnavailable(text, wait)
-        case theirs.UserError():
-            return ModelRefused(text)
-        case theirs.UnexpectedModelBehavior() | TimeoutError() | OSError() | ValueError():  # garbled, late, cut off
-            return ModelUnavailable(text)
-        case _ if type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore2", "openai", "anthropic"):
+            unreached = base_url is not None and getattr(error, "phase", None) == "connect"
+            return ModelUnavailable(f"{text} Is there a server at {base_url}?" if unreached else text, wait)
+        case theirs.UnexpectedModelBehavior() | TimeoutError() | OSError() | ValueError() | LookupError():
+            return ModelUnavailable(text)  # garbled, late, cut off
+        case _ if type(error).__module__.partition(".")[0] in LIBRARIES:
             return ModelUnavailable(text)
         case _:
             return ModelError(text)
 
 
+def _is_refused(error: ModelAPIError) -> bool:
+    from pydantic_ai import exceptions as theirs
+
+    if isinstance(error, theirs.ModelQuotaExceededError | theirs.ModelRequestRejectedError):
+        return True
+    return isinstance(error, theirs.ModelHTTPError) and error.status_code not in LATER
+
+
+def _advice(error: ModelAPIError, key_name: str) -> str:
+    """Say what can be done about a refusal."""
+    from pydantic_ai import exceptions as theirs
+
+    match error:
+        case theirs.ModelAuthenticationError():
+            return f"Look at the key in {key_name}." if key_name else "Look at its key."
+        case theirs.ModelNotFoundError():
+            return "Look at the name of the model, and at base_url= where there is one."
+        case theirs.ModelContextWindowExceededError():
+            return "The agent reads more than the model can: a shorter history=, shorter results, or another model."
+        case theirs.ModelQuotaExceededError():
+            return "The account has nothing left to spend: look at its limits."
+        case _:
+            return "The same request would be refused again: look at the agent's tools, output= and settings=."
+
+
 def _told(error: Exception) -> str:
-    """Return what an error says, on one line and not for ever."""
-    kind, said = type(error).__name__, " ".join(str(error).split())
+    """Return what an error says: its status or kind, then its words, on one line, not for ever, without a key."""
+    kind, status = type(error).__name__, getattr(error, "status_code", None)
+    said = _words_of(error)
+    if kind == "ModelConnectionError":  # "Connection error." says less than what caused it
+        said = next((str(found) for found in reversed([*_causes(error)]) if str(found)), said)
+    said = without_keys(" ".join(said.split()))
     if len(said) > LONGEST_TEXT:
         said = f"{said[:LONGEST_TEXT]}…"
-    return f"{kind}: {said}" if said else kind
+    head = kind if status is None else f"HTTP {status}"
+    return (f"{head}: {said.rstrip('.')}" if said else head) + "."
+
+
+def _words_of(error: Exception) -> str:
+    """Return the message that a provider sent, where it sent one in the usual form."""
+    body: object = getattr(error, "body", None)
+    if isinstance(body, Mapping):
+        table = cast("Mapping[str, Any]", body)
+        inner: object = table.get("error", table)
+        message: object = cast("Mapping[str, Any]", inner).get("message") if isinstance(inner, Mapping) else inner
+        if isinstance(message, str) and message.strip():
+            return message
+    return str(error)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what it came from."""
+    found: BaseException | None = error
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        yield found
+        found = found.__cause__ or found.__context__
+
+
+def without_keys(text: str) -> str:
+    """Return a text without the keys of the environment: some servers repeat what they were sent.
+
+    >>> os.environ["EXAMPLE_API_KEY"] = "sk-12345678"
+    >>> without_keys("Incorrect API key provided: sk-12345678.")
+    'Incorrect API key provided: (EXAMPLE_API_KEY).'
+    >>> del os.environ["EXAMPLE_API_KEY"]
+    """
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST_SECRET and value in text and any(word in name.upper() for word in SECRET_WORDS):
+            text = text.replace(value, f"({name})")
+    return text
+
+
+def shows_a_key(error: BaseException) -> bool:
+    """Tell whether an error, or what it came from, has a key of the environment in its text."""
+    return any(text != without_keys(text) for found in _causes(error) for text in (str(found), repr(found)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from graphflow.errors import ModelError, ModelRefused
 from graphflow.model.thread import ThreadMessage, ToolCall
@@ -74,25 +74,82 @@ def parameters_of(request: ModelRequest, *, schema_mode: str) -> ModelRequestPar
 
     Args:
         request: what is asked.
-        schema_mode: "native" where the provider takes a schema, "prompted" where it must be told in words.
+        schema_mode: "native" where the provider takes a schema, "wrapped" where it takes one of an object alone and
+            another is wanted, "prompted" where the model must be told in words.
     """
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition
 
     tools = [
-        ToolDefinition(name=spec.name, description=spec.description, parameters_json_schema=spec.parameters)
+        ToolDefinition(
+            name=spec.name, description=spec.description, parameters_json_schema=one_type_each(spec.parameters)
+        )
         for spec in request.tools
     ]
-    schema = request.schema
+    schema = one_type_each(request.schema)
     if schema is None:
         return ModelRequestParameters(function_tools=tools)
-    mode: Any = schema_mode if schema_mode == "native" else "prompted"
+    if schema_mode == "wrapped":
+        schema = _wrapped(schema)
+    mode: Any = "prompted" if schema_mode == "prompted" else "native"
     wanted = OutputObjectDefinition(json_schema=schema, name="answer")
     return ModelRequestParameters(
         function_tools=tools, output_mode=mode, output_object=wanted,
         prompted_output_template=None if mode == "native" else PROMPTED,
     )  # fmt: skip
+
+
+def one_type_each(schema: Any) -> Any:
+    """Return a schema whose parts have one type each: some providers' own packages read no lists of types.
+
+    >>> one_type_each({"type": ["string", "null"], "description": "Why."})
+    {'description': 'Why.', 'anyOf': [{'type': 'string'}, {'type': 'null'}]}
+    """
+    if isinstance(schema, list):
+        return [one_type_each(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    table = cast("dict[str, Any]", schema)
+    made = {key: one_type_each(value) for key, value in table.items()}
+    types: object = table.get("type")
+    if isinstance(types, list) and "anyOf" not in table:
+        del made["type"]
+        made["anyOf"] = [{"type": kind} for kind in cast("list[str]", types)]
+    return made
+
+
+WRAPPER = "reply"
+"""The one property of what a server writes that takes only schemas of objects, where another schema is wanted."""
+
+
+def is_object(schema: Mapping[str, Any]) -> bool:
+    """Tell whether a schema is one of an object, and says so in its own words: servers want that of the outermost."""
+    return schema.get("type") == "object" and not {"anyOf", "oneOf", "allOf", "enum", "not"} & schema.keys()
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object whose one property has a schema."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    whole: dict[str, Any] = {
+        "type": "object", "properties": {WRAPPER: inner}, "required": [WRAPPER], "additionalProperties": False,
+    }  # fmt: skip
+    return {**whole, "$defs": schema["$defs"]} if "$defs" in schema else whole
+
+
+def unwrapped(text: str) -> str:
+    """Return what stands in the one property of a wrapped answer; an answer that is not wrapped as it is.
+
+    >>> unwrapped('{"reply": {"reason": "All is known.", "answer": 7}}'), unwrapped('{"answer": 7}')
+    ('{"reason": "All is known.", "answer": 7}', '{"answer": 7}')
+    """
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    if not isinstance(found, dict) or set(cast("dict[str, Any]", found)) != {WRAPPER}:
+        return text
+    return json.dumps(found[WRAPPER], ensure_ascii=False)
 
 
 PROMPTED = "When you answer, write one JSON object that fits this schema, and nothing else:\n\n{schema}"
@@ -132,29 +189,39 @@ class Pieces:
                 return
 
 
-def reply_of(response: said.ModelResponse, request: ModelRequest) -> ModelReply:
+def reply_of(
+    response: said.ModelResponse, request: ModelRequest, model: str, *, money: bool = True, wrapped: bool = False
+) -> ModelReply:
     """Return a response as a reply.
 
+    Args:
+        response: what came.
+        request: what was asked.
+        model: the name of the model, for errors.
+        money: whether what it cost can be told from the response.
+        wrapped: whether its text was asked for as the one property of an object.
+
     Raises:
-        ModelRefused: if the provider filtered the answer.
+        ModelRefused: if the provider filtered the answer, or a part of it.
         ModelError: if the model wrote all tokens that it may, and nothing of it is an answer.
     """
     from pydantic_ai import messages as said
 
     text = "".join(part.content for part in response.parts if isinstance(part, said.TextPart))
+    if wrapped:
+        text = unwrapped(text)
     calls = tuple(
         ToolCall(part.tool_name, _as_written(part.args) or "{}", part.tool_call_id)
         for part in response.parts
         if isinstance(part, said.ToolCallPart)
     )
-    if not text.strip() and not calls:
-        if response.finish_reason == "content_filter":
-            msg = f"{response.model_name}: the provider filtered the answer of {request.agent!r}."
-            raise ModelRefused(msg)
-        if response.finish_reason == "length":
-            msg = (
-                f"{response.model_name} wrote the {request.max_tokens:,} tokens that {request.agent!r} may write, and "
-                f"no answer: give the agent more max_tokens=, or the run more of a budget."
-            )
-            raise ModelError(msg)
-    return ModelReply(text, calls, usage_of(response))
+    if response.finish_reason == "content_filter":
+        msg = f"{model}: the provider filtered the answer of {request.agent!r}."
+        raise ModelRefused(msg)
+    if response.finish_reason == "length" and not text.strip() and not calls:
+        msg = (
+            f"{model} wrote the {request.max_tokens:,} tokens that {request.agent!r} may write, and no answer: give it "
+            f"more max_tokens=, or the run more of a budget."
+        )
+        raise ModelError(msg)
+    return ModelReply(text, calls, usage_of(response, money=money))

@@ -8,22 +8,23 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from graphflow.errors import MissingExtra, UsageError
-from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream
-from graphflow.nodes.providers.failures import as_model_error
-from graphflow.nodes.providers.messages import Pieces, history_of, parameters_of, reply_of
+from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
+from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
+from graphflow.nodes.providers.failures import as_model_error, shows_a_key, without_keys
+from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
 from graphflow.nodes.providers.prices import price_of
 
 if TYPE_CHECKING:
     import httpx2
+    from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
 
 KEYS = {
     "openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "openai-responses": "OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY", "google": "GOOGLE_API_KEY", "groq": "GROQ_API_KEY", "mistral": "MISTRAL_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY", "groq": "GROQ_API_KEY", "mistral": "MISTRAL_API_KEY", "xai": "XAI_API_KEY",
     "openrouter": "OPENROUTER_API_KEY", "deepseek": "DEEPSEEK_API_KEY", "cohere": "CO_API_KEY",
 }  # fmt: skip
-"""Where the keys of some providers stand in the environment, to say so before a run rather than in it."""
+"""Where the keys of some providers stand in the environment; what others need, their own errors say."""
 
 OWN_SERVER = ("openai", "openai-chat")
 """The providers whose protocol others speak too, at a `base_url`."""
@@ -56,7 +57,7 @@ class ProviderModel:
         """Describe a model; nothing is imported or sent.
 
         Args:
-            model: provider and model, as "openai:gpt-5" or "anthropic:claude-sonnet-4-5", or a model of pydantic-ai,
+            model: provider and model, as "openai:gpt-5" or "anthropic:claude-sonnet-5", or a model of pydantic-ai,
                 such as its `TestModel`.
             base_url: the address of a server that speaks OpenAI's chat protocol, as "http://127.0.0.1:8080/v1"; where
                 it is not given, OPENAI_BASE_URL in the environment counts. Such a server needs no key.
@@ -84,6 +85,10 @@ class ProviderModel:
         if base_url is not None and not base_url.startswith(("http://", "https://")):
             msg = f"base_url={base_url!r}: an address is needed that begins with http:// or https://."
             raise UsageError(msg)
+        if base_url is not None and "@" in base_url.partition("://")[2].partition("/")[0]:
+            msg = "base_url: it has a name or a password in it, which every error would show; use key_from=."
+            raise UsageError(msg)
+        checked_price(f"{self.name!r}: ", price)
         if not timeout > 0:
             msg = f"timeout={timeout!r}: a number of seconds above 0 is needed."
             raise UsageError(msg)
@@ -127,6 +132,16 @@ class ProviderModel:
     def _provider(self) -> str:
         return self.name.partition(":")[0] if self._given is None else ""
 
+    @property
+    def _key_name(self) -> str:
+        """Where its key stands in the environment; "" where that is not known."""
+        return self._key_from or KEYS.get(self._provider, "")
+
+    @property
+    def _knows_money(self) -> bool:
+        """Whether what a request cost can be told from the name of the model: not at a server of one's own."""
+        return self._price is None and self.base_url is None
+
     @functools.cached_property
     def _profile(self) -> Mapping[str, Any]:
         require_extra()
@@ -153,12 +168,29 @@ class ProviderModel:
             raise UsageError(msg) from None
         except ImportError as error:
             msg = f"model={self.name!r}: {error}"
-            raise UsageError(msg) from None
-        wanted = self._key_from or KEYS.get(self._provider, "")
-        needs_key = self._key_from is not None or self.base_url is None
+            raise UsageError(msg) from error
+        wanted, needs_key = self._key_name, self._key_from is not None or self.base_url is None
         if wanted and needs_key and not os.environ.get(wanted):
             msg = f"model={self.name!r}: its key is read from {wanted} in the environment, which is not set."
             raise UsageError(msg)
+        _ = self._loaded, self.price, self.native_tools  # what a run asks of it in its loop
+
+    @functools.cached_property
+    def _loaded(self) -> bool:
+        """Load, once, all that a request needs: in a run it would hold up the loop.
+
+        Raises:
+            UsageError: if the provider's own package is missing, or something that it needs is not set.
+        """
+        import httpx2
+        from pydantic_ai.exceptions import UserError
+
+        try:
+            self._made(httpx2.AsyncClient(verify=_certificates()))
+        except (ImportError, UserError) as error:
+            msg = f"model={self.name!r}: {without_keys(str(error))}"
+            raise UsageError(msg) from error
+        return self.native_tools or self.price is None
 
     # --- asking ---
 
@@ -175,14 +207,18 @@ class ProviderModel:
         try:
             async with self._open() as model:
                 return await self._ask(model, request, stream)
-        except Exception as error:
-            raise as_model_error(error, self.name) from error
+        except ModelError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a provider's library raises is told as ours
+            ours = as_model_error(error, self.name, key_name=self._key_name, base_url=self.base_url)
+            raise ours from None if shows_a_key(error) else error
 
     async def _ask(self, model: Model, request: ModelRequest, stream: Stream) -> ModelReply:
         from pydantic_ai import direct
 
         history = history_of(request)
-        parameters = parameters_of(request, schema_mode=self._schema_mode(model, request))
+        mode = self._schema_mode(model, request)
+        parameters = parameters_of(request, schema_mode=mode)
         ours: dict[str, Any] = {"max_tokens": request.max_tokens, "request_timeout": self._timeout, "max_retries": 0}
         ignored = model.unsupported_settings
         settings: Any = {**self._settings, **{key: value for key, value in ours.items() if key not in ignored}}
@@ -190,7 +226,7 @@ class ProviderModel:
             answered = await direct.model_request(
                 model, history, model_settings=settings, model_request_parameters=parameters
             )
-            return reply_of(answered, request)
+            return reply_of(answered, request, self.name, money=self._knows_money, wrapped=mode == "wrapped")
         pieces = Pieces()
         async with direct.model_request_stream(
             model, history, model_settings=settings, model_request_parameters=parameters
@@ -198,14 +234,23 @@ class ProviderModel:
             async for event in streamed:
                 for piece in pieces.of(event):
                     stream(piece)
-            return reply_of(streamed.get(), request)
+            answered = streamed.get()
+        if _is_cut(answered, model):
+            msg = (
+                f"{self.name}: the stream ended before the answer did: it gives no reason for its end. A server that "
+                f"never gives one needs ProviderModel(..., stream=False)."
+            )
+            raise ModelUnavailable(msg)
+        return reply_of(answered, request, self.name, money=self._knows_money, wrapped=mode == "wrapped")
 
     def _schema_mode(self, model: Model, request: ModelRequest) -> str:
-        """Tell how a model learns the schema of its answer: most providers take only schemas of objects."""
+        """Tell how a model learns the schema of its answer: most servers take only schemas of objects."""
         schema = request.schema
         if schema is None or not model.profile.get("supports_json_schema_output", False):
             return "prompted"
-        return "native" if schema.get("type") == "object" or self.base_url is not None else "prompted"
+        if is_object(schema):
+            return "native"
+        return "wrapped" if self.base_url is not None else "prompted"
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[Model]:
@@ -241,6 +286,18 @@ class ProviderModel:
             return kind(http_client=http) if key is None else kind(http_client=http, api_key=key)
 
         return infer_model(self.name, provider_of)
+
+
+SAYS_WHY_IT_ENDS = frozenset({"OpenAIChatModel", "AnthropicModel"})
+"""The models of pydantic-ai whose streams say at their end why; what a stream of others lacks proves nothing."""
+
+
+def _is_cut(answered: ModelResponse, model: Model) -> bool:
+    """Tell whether a stream broke off in an orderly way, as one of a proxy does whose server has gone."""
+    if not any(kind.__name__ in SAYS_WHY_IT_ENDS for kind in type(model).__mro__):
+        return False
+    said = (answered.provider_details or {}).get("finish_reason")
+    return not said and answered.finish_reason in (None, "stop")  # "stop" is what is put where nothing was said
 
 
 def require_extra() -> None:

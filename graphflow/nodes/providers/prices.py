@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 MILLION = Decimal(1_000_000)
 
 
-def usage_of(response: ModelResponse) -> Usage | None:
-    """Return what a response says of its tokens, with their price where it is known; None where it says nothing."""
+def usage_of(response: ModelResponse, *, money: bool = True) -> Usage | None:
+    """Return what a response says of its tokens, with their price where it is known; None where it says nothing.
+
+    Args:
+        response: what came.
+        money: whether the price is looked for.
+    """
     used = response.usage
     if not used.input_tokens and not used.output_tokens:
         return None
-    return Usage(max(used.input_tokens, 0), max(used.output_tokens, 0), _money(response))
+    return Usage(max(used.input_tokens, 0), max(used.output_tokens, 0), _money(response) if money else None)
 
 
 def _money(response: ModelResponse) -> Decimal | None:

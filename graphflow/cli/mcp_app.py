@@ -1,0 +1,103 @@
+"""`graphflow mcp`: graphs as tools for whoever speaks the Model Context Protocol."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from graphflow.cli.options import Db, Fsync, Task
+
+if TYPE_CHECKING:
+    from graphflow.cli.printing import Screen
+    from graphflow.cli.store import Store
+    from graphflow.events import Event
+    from graphflow.graphs.graph import Graph
+
+
+def mcp(
+    targets: Annotated[
+        list[str], typer.Argument(metavar="TARGET...", help="The graphs: path.py[:name] or package.module[:name].")
+    ],
+    *,
+    http: Annotated[
+        int | None,
+        typer.Option(
+            "--http", metavar="PORT", min=0, max=65_535,
+            help="Serve over streamable HTTP on 127.0.0.1 instead of over stdin and stdout; 0 for a free port.",
+        ),
+    ] = None,
+    db: Db = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of the runs, as without --db.")] = False,
+    fsync: Fsync = False,
+) -> Task:  # fmt: skip
+    """Offer graphs as tools over the Model Context Protocol.
+
+    Each graph is a tool; a call runs it. Without --http a client starts this command and speaks to it over stdin and
+    stdout. Runs are stored where --db says, so that one that waits for people can be answered by its id; without
+    --db nothing is kept.
+    """
+    wanted = Offer(tuple(targets), http, None if no_store else db, fsync)
+    return lambda screen: mcp_command(screen, wanted)
+
+
+class Offer(NamedTuple):
+    """What stands on the command line of `graphflow mcp`."""
+
+    targets: tuple[str, ...]
+    http: int | None
+    db: str | None
+    fsync: bool
+
+
+def mcp_command(screen: Screen, offer: Offer) -> int:
+    """Serve until the client is gone, or somebody stops it; return the exit code.
+
+    Raises:
+        BadUse: if the store cannot be one.
+        TargetError: if there is no such graph.
+        GraphProblems: if a graph has errors.
+        UsageError: if the graphs cannot be offered together, or the port cannot be had.
+        MissingExtra: if the extra `mcp` is not installed.
+    """
+    import anyio
+
+    from graphflow.cli.store import StoreOptions, opened
+    from graphflow.cli.target import load_graph
+    from graphflow.mcp import serve
+    from graphflow.mcp.running import over_http, over_stdio
+
+    with contextlib.ExitStack() as stack:
+        store = None if offer.db is None else stack.enter_context(opened(StoreOptions(offer.db, offer.fsync)))
+        graphs = [load_graph(target) for target in offer.targets]
+        server = serve(
+            *graphs,
+            journal=None if store is None else store.journal,
+            listeners=[] if store is None else [_Noting(store, graphs, offer.targets)],
+        )
+
+        async def main() -> None:
+            if offer.http is None:
+                await over_stdio(server)
+            else:
+                await over_http(server, offer.http, lambda url: screen.say(f"serving at {url}"))
+
+        anyio.run(main, backend="asyncio")
+    return 0
+
+
+class _Noting:
+    """Notes the target of each run that begins, so that `graphflow resume` finds its graph."""
+
+    def __init__(self, store: Store, graphs: Sequence[Graph[Any]], targets: Sequence[str]) -> None:
+        self._store = store
+        self._targets = {graph.name: target for graph, target in zip(graphs, targets, strict=True)}
+
+    def __call__(self, event: Event) -> None:
+        from graphflow.cli.targets import Noted
+        from graphflow.events import RunStarted
+
+        if isinstance(event.body, RunStarted):
+            self._store.targets.note(event.run, Noted(self._targets[event.body.graph]))

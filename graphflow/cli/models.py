@@ -1,0 +1,109 @@
+"""`--model`: another model for every agent of a graph, and what is noted of it beside a stored run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from graphflow.cli.faults import BadUse
+from graphflow.graphs.graph import Graph
+from graphflow.nodes.agent import Agent
+from graphflow.visualize.text import visible
+
+DecisionWord: TypeAlias = Literal["auto", "native", "json"]
+"""How agents that leave it open are asked to decide."""
+
+NATIVE: Final[dict[str, bool | None]] = {"auto": None, "native": True, "json": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The model that all agents of a run ask; a key is no part of it.
+
+    Attributes:
+        name: its provider and its name, as "openai:gpt-5".
+        base_url: the server, or None for the provider's.
+        decision: how agents that leave it open are asked to decide.
+    """
+
+    name: str
+    base_url: str | None = None
+    decision: DecisionWord = "auto"
+
+    def in_words(self) -> str:
+        """Say who is asked.
+
+        >>> Asked("openai:small", "http://127.0.0.1:8080/v1", "json").in_words()
+        'openai:small at http://127.0.0.1:8080/v1, deciding in JSON'
+        """
+        where = "" if self.base_url is None else f" at {self.base_url}"
+        how = {"auto": "", "native": ", deciding by calls", "json": ", deciding in JSON"}[self.decision]
+        return visible(f"{self.name}{where}{how}")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWords:
+    """What stands on a command line about the model: nothing is None."""
+
+    name: str | None = None
+    base_url: str | None = None
+    decision: DecisionWord | None = None
+
+    def over(self, noted: Asked | None) -> Asked | None:
+        """Return the model that is meant, where another one is noted, or none; None leaves each agent its own.
+
+        A name begins anew, but for the way of deciding: what is stored was decided in it, and is read in it again.
+
+        Raises:
+            BadUse: if a part of it is missing, or would have to be kept secret.
+        """
+        if self.base_url is not None and _has_secrets(self.base_url):
+            raise BadUse(
+                "--base-url: an address with a user, a password or a query in it would be stored: a key is read from "
+                "the environment."
+            )
+        if self.name is not None:
+            decision = self.decision or ("auto" if noted is None else noted.decision)
+            return Asked(self.name, self.base_url, decision)
+        if noted is None:
+            for option, given in (("--base-url", self.base_url), ("--decision", self.decision)):
+                if given is not None:
+                    raise BadUse(f"{option} {given}: of which model? Add --model openai:NAME.")
+            return None
+        return Asked(noted.name, self.base_url or noted.base_url, self.decision or noted.decision)
+
+
+def with_model(graph: Graph[Any], asked: Asked) -> tuple[Graph[Any], Asked]:
+    """Return a graph whose agents all ask one model, and that model with the server that it stands for.
+
+    Raises:
+        BadUse: if no agent is in the graph.
+        UsageError: if it is no model.
+        MissingExtra: if the extra `models` is not installed.
+    """
+    from graphflow.nodes.providers.model import ProviderModel, require_extra
+
+    if not _has_agents(graph):
+        raise BadUse(f"--model {asked.name}: the graph {graph.name!r} has no agent, so nothing in it asks a model.")
+    require_extra()
+    model = ProviderModel(asked.name, base_url=asked.base_url, native_tools=NATIVE[asked.decision])
+    server = model.base_url  # of the environment, where none is given: a later process asks the same one
+    known = None if server is not None and _has_secrets(server) else server
+    return graph.with_model(model), Asked(asked.name, known, asked.decision)
+
+
+def _has_agents(graph: Graph[Any]) -> bool:
+    return any(
+        isinstance(node, Agent) or (isinstance(node, Graph) and _has_agents(cast("Graph[Any]", node)))
+        for node in graph.mentioned()
+    )
+
+
+def _has_secrets(address: str) -> bool:
+    """Tell whether more than a place stands in an address."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return True
+    return "@" in parts.netloc or bool(parts.query)
