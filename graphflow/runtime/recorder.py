@@ -95,6 +95,7 @@ class Recorder:
         self.redact = setup.redact
         self.store = setup.store
         self._slow = setup.store is not None and not setup.store.writer.instant  # storing is to be waited for
+        self._slowing = False  # it will be, as soon as this session has a host
         self._clock = setup.clock
         self._listeners = dict(enumerate(setup.listeners))
         self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
@@ -156,11 +157,14 @@ class Recorder:
         if made is not None:
             entry, row, commands = made
             if row is not None and self.store is not None:
+                writer = self.store.writer
                 try:
-                    self.store.writer.append_nowait(row)
+                    writer.append_nowait(row)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
                     return
+                if not writer.instant:
+                    self._slowing = True
             if entry is not None:
                 self._recording = True
                 self._publish(entry)

@@ -16,15 +16,19 @@ from dataclasses import MISSING, fields
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+from pydantic_core import PydanticSerializationError, to_json
 
 from graphflow.errors import JournalDamaged, NotStorable, UsageError
 from graphflow.events import (
     FORMAT,
     Decision,
     EdgeName,
+    EdgeTaken,
     EffectFinished,
     Fact,
+    NodeEnded,
     NodeReturned,
+    NodeStarted,
     Record,
     Row,
     RunStarted,
@@ -91,6 +95,29 @@ class Unread(NamedTuple):
     data: Any
 
 
+def _text_of(rows: Rows, body: Decision) -> str:
+    return rows.of(body)
+
+
+def _ended_text(rows: Rows, body: NodeEnded) -> str:
+    return f'["node_ended",{rows.place(body.path)},"{body.status}"]' if body.reason is None else rows.of(body)
+
+
+def _taken_text(rows: Rows, body: EdgeTaken) -> str:
+    path = body.path
+    place = to_json(path_text(path)).decode() if path else '""'  # beside those of visits, of which the last is kept
+    return f'["edge_taken",{place},{rows.edge(body.edge)},{body.hop}]'
+
+
+def _started_text(rows: Rows, body: NodeStarted) -> str:
+    return f'["node_started",{rows.place(body.path)},{rows.edge(body.edge)}]'
+
+
+_TEXTS: Final[dict[type[Any], Callable[[Rows, Any], str]]] = {
+    NodeEnded: _ended_text, EdgeTaken: _taken_text, NodeStarted: _started_text
+}  # fmt: skip
+"""How the decisions of a hop are written: as `Rows.of` writes them, in less time."""
+
 _EXACT: Final = frozenset({int, str, bool})
 """The types of fields whose data are their values, without a further look."""
 
@@ -133,6 +160,9 @@ class Rows:
         self._results = codec  # for what effects give
         self._path: Path = ()
         self._text = ""
+        self._place: Path = ()
+        self._placed = '""'
+        self._edges: dict[EdgeName, str] = {}
 
     # --- writing ---
 
@@ -143,7 +173,7 @@ class Rows:
             NotStorable: if a value in another fact cannot be stored.
         """
         try:
-            return fact, compact_json(self._array(fact))
+            return fact, (self._returned(fact) if type(fact) is NodeReturned else None) or compact_json(self._array(fact))
         except NotStorable as error:
             if not isinstance(fact, NodeReturned | EffectFinished):
                 what = type(fact).__name__
@@ -159,7 +189,55 @@ class Rows:
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text."""
-        return compact_json([*map(self._array, decisions)])
+        try:
+            return f"[{','.join([_TEXTS.get(type(body), _text_of)(self, body) for body in decisions])}]"
+        except PydanticSerializationError:  # text that is no Unicode
+            return compact_json([*map(self._array, decisions)])
+
+    # What comes at every hop is put together from texts that are made once, or once for each visit.
+
+    def place(self, path: Path) -> str:
+        """Return a path as JSON; a visit's own is asked for again and again.
+
+        Raises:
+            PydanticSerializationError: if it holds text that is no Unicode.
+        """
+        if path is not self._place:
+            self._placed = to_json(path_text(path)).decode()
+            self._place = path
+        return self._placed
+
+    def edge(self, edge: EdgeName) -> str:
+        """Return the name of an edge as JSON.
+
+        Raises:
+            PydanticSerializationError: if it holds text that is no Unicode.
+        """
+        text = self._edges.get(edge)
+        if text is None:
+            text = self._edges[edge] = to_json((*edge,)).decode()
+        return text
+
+    def of(self, body: Fact | Decision) -> str:
+        """Return a fact or a decision as JSON.
+
+        Raises:
+            PydanticSerializationError: if it holds text that is no Unicode.
+        """
+        return to_json(self._array(body)).decode()
+
+    def _returned(self, fact: NodeReturned) -> str | None:
+        """Return a node's end as JSON, None if it is to be written in the general way."""
+        if fact.failure is not None or fact.cancelled is not False:
+            return None
+        outcome = fact.outcome
+        try:
+            head = f'["node_returned",{self.place(fact.path)},{fact.turn},{fact.attempt}'
+            if outcome is None:
+                return head + "]"
+            return f"{head},{to_json(self._codec.encode(outcome, 'a value')).decode()}]"
+        except PydanticSerializationError:  # text that is no Unicode
+            return None
 
     def check_result(self, value: object, what: str, fn: Callable[..., Any]) -> None:
         """Find out whether what an effect gave can be stored; the classes that its function declares can.

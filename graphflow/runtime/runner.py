@@ -182,6 +182,8 @@ class Runner(Sessions):
                     await self._call(group, command, scope)  # type: ignore[arg-type]  # told apart by class
                 if scope.cancel_called:
                     return False
+            if self._slowing:
+                await self._slow_down()
             turns += 1
             if turns % TURNS == 0:
                 self._call_host()
