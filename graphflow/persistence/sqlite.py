@@ -263,7 +263,7 @@ class SqliteWriter:
             not_text(self.run, row)
         writing = self._writing
         with writing.lock:
-            began = time.perf_counter()
+            began = time.perf_counter() if self._fsync else 0.0
             try:
                 cursor = writing.cursor()
                 cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))

@@ -149,6 +149,8 @@ class Recorder:
             self._soon.append(fact)  # what a listener does now has its turn when this record is done
         else:
             self._record_one(fact)
+            if not self._soon:
+                return
         while self._soon and not self._recording:
             self._record_one(self._soon.popleft())
 
@@ -205,18 +207,21 @@ class Recorder:
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._latest = max(self._active(), self._latest)  # a clock that is set back does not undo what was
-        row, text = None, ""
+        at = self._active()
+        if at < self._latest:
+            at = self._latest  # a clock that is set back does not undo what was
+        self._latest = at
+        row, text, store = None, "", self.store
         try:
             if self.redact is not None:
                 from graphflow.runtime.redaction import redacted_fact
 
                 fact = redacted_fact(fact, self.redact)
-            if self.store is not None:
-                fact, text = self.store.rows.storable(fact)
+            if store is not None:
+                fact, text = store.rows.storable(fact)
             decisions, commands = self.fold.advance(fact, at)
-            if self.store is not None:
-                row = Row(self.seq, at, text, self.store.rows.decisions(decisions))
+            if store is not None:
+                row = Row(self.seq, at, text, store.rows.decisions(decisions))
         except (NotStorable, UsageError) as error:
             self._crashed(error)
             return None
