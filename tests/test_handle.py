@@ -518,7 +518,7 @@ async def test_a_journal_that_fails_ends_the_run_with_its_error() -> None:
 
 
 async def test_a_journal_may_become_slow_in_the_middle_of_a_run() -> None:
-    """A run goes on as before when storing a record has to be waited for all at once, whether its bodies wait or not."""
+    """A run goes on as before when each record has to be waited for all at once, whether its bodies wait or not."""
     naps = (named("a", seconds=1), *(named(f"n{number}") for number in range(6)), named("z", seconds=1))
     graph = line(*naps)
     traces: list[list[Event]] = []

@@ -208,8 +208,7 @@ class Recorder:
             self._put_off(fact)
             return None
         at = self._active()
-        if at < self._latest:
-            at = self._latest  # a clock that is set back does not undo what was
+        at = max(at, self._latest)  # a clock that is set back does not undo what was
         self._latest = at
         row, text, store = None, "", self.store
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -38,7 +39,7 @@ from graphflow.events import (
 from graphflow.graphs.kinds import kinds_in
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable, secrets_asked
 from graphflow.model.frozen import class_of
-from graphflow.model.ids import Path, parse_path, path_text
+from graphflow.model.ids import Path, Segment, parse_path, path_text
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.model.plans import getter
 from graphflow.runtime.core import failure_of
@@ -173,7 +174,8 @@ class Rows:
             NotStorable: if a value in another fact cannot be stored.
         """
         try:
-            return fact, (self._returned(fact) if type(fact) is NodeReturned else None) or compact_json(self._array(fact))
+            text = self._returned(fact) if type(fact) is NodeReturned else None
+            return fact, text or compact_json(self._array(fact))
         except NotStorable as error:
             if not isinstance(fact, NodeReturned | EffectFinished):
                 what = type(fact).__name__
@@ -394,7 +396,15 @@ class Rows:
         return value if kind is Any else _adapter(kind).validate_python(value, strict=True)
 
 
+_PLAIN_STEP: Final = re.compile(r"([^%/:~@]+)(?::([2-9]|[1-9][0-9]{1,17}))?")
+"""A path of one step that can only be written like this."""
+
+
 def _exactly(text: str) -> Path:
+    plain = _PLAIN_STEP.fullmatch(text)
+    if plain is not None:
+        name, visit = plain.groups()
+        return (Segment(name, 1 if visit is None else int(visit)),)
     path = parse_path(text)
     if path_text(path) != text:
         msg = f"{text!r} is no path as it is written"
