@@ -425,9 +425,9 @@ async def test_a_slow_disk_is_waited_for_in_a_thread(path: Path) -> None:
     """Rows that wait for the disk are written at once while it is quick, and in a thread once it is not."""
     synced, quick = SqliteJournal(path, fsync=True), SqliteJournal(path)
     writer, other = await synced.claim("synced"), await quick.claim("quick")
+    at_first = writer.instant
     for seq in range(3):
         await writer.append(Row(seq, 0.0, "[]", "[]"))
-    at_first = writer.instant
 
     writer.stores.writing.took(60.0)
     await writer.append(Row(3, 0.0, "[]", "[]"))
