@@ -215,7 +215,7 @@ class Agents(Wishes):
         assert talk is not None  # noqa: S101 - it has a turn
         self.start_next_in_line(visit)
         wishes = talk.wishes
-        if any([wish.under_way for wish in wishes]):  # a list: no generator to start
+        if any(wish.under_way for wish in wishes):
             if not visit.flying:
                 self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
             return
@@ -226,7 +226,7 @@ class Agents(Wishes):
             waits = wish.result is None and wish.needs_person and not wish.asked
             if waits and (wish.kind == "person" or not self.speaks_against(visit, wish)):
                 self._ask_person(visit, wish)
-        if any([wish.result is None and wish.needs_person for wish in wishes]):  # a list: no generator to start
+        if any(wish.result is None and wish.needs_person for wish in wishes):
             self._wait_for_others(visit, Standing.PAUSED)
         elif transfers := [wish for wish in wishes if wish.kind == "transfer"]:
             self._transfer(visit, transfers[0])
