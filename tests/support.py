@@ -56,6 +56,26 @@ class SlowJournal(MemoryJournal):
         return SlowWriter(await super().claim(run), self._seconds, self._before)
 
 
+class SlowingWriter(SlowWriter):
+    """A writer that has to be waited for once it has stored some rows."""
+
+    instant = True
+    left = 5
+
+    def append_nowait(self, row: Row) -> None:
+        self._before(row)
+        self._writer.append_nowait(row)
+        self.left -= 1
+        self.instant = self.left > 0
+
+
+class SlowingJournal(SlowJournal):
+    """A journal in memory that has to be waited for after the first rows, as a disk that becomes slow."""
+
+    async def claim(self, run: str) -> Any:
+        return SlowingWriter(await MemoryJournal.claim(self, run), self._seconds, self._before)
+
+
 class BreakingWriter(SlowWriter):
     """A writer that is not waited for."""
 

@@ -35,7 +35,7 @@ from graphflow.events import Event, ListenerFailed, NodeEnded, NodeSkipped, Node
 from graphflow.runtime.advance import Fold
 from graphflow.testing import ManualClock, MemoryJournal, canonical_trace, fold_again, records_of
 from tests.cases.helpers import play
-from tests.support import SlowJournal
+from tests.support import SlowingJournal, SlowJournal
 
 
 class Nothing(Context):
@@ -515,6 +515,19 @@ async def test_a_journal_that_fails_ends_the_run_with_its_error() -> None:
         await run(line(named("a"), named("b")), Nothing(), journal=SlowJournal(before=full), listeners=[events.append])
 
     assert "run_ended" not in [event.kind for event in events]
+
+
+async def test_a_journal_may_become_slow_in_the_middle_of_a_run() -> None:
+    """A run goes on as before when each record has to be waited for all at once, whether its bodies wait or not."""
+    naps = (named("a", seconds=1), *(named(f"n{number}") for number in range(6)), named("z", seconds=1))
+    graph = line(*naps)
+    traces: list[list[Event]] = []
+
+    for journal in (MemoryJournal(), SlowingJournal()):
+        async with start(graph, Nothing(), journal=journal, clock=ManualClock()) as running:
+            traces.append([event async for event in running])
+
+    assert canonical_trace(traces[0]) == canonical_trace(traces[1])
 
 
 async def test_a_bug_in_the_fold_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:

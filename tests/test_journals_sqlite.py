@@ -410,7 +410,7 @@ async def test_a_row_costs_little_more_than_its_text(path: Path) -> None:
 
 
 def test_each_row_waits_for_the_disk_if_that_is_wanted(path: Path) -> None:
-    """With `fsync` a commit is synced, and appends are made in a thread; without it neither."""
+    """With `fsync` a commit is synced, without it not."""
     for fsync, level in ((True, 2), (False, 1)):
         journal = SqliteJournal(path, fsync=fsync)
         writer = anyio.run(journal.claim, str(fsync))
@@ -418,8 +418,27 @@ def test_each_row_waits_for_the_disk_if_that_is_wanted(path: Path) -> None:
         found = writer.stores.writing.cursor().execute("PRAGMA synchronous").fetchone()
 
         assert found == (level,)
-        assert writer.instant is not fsync
         anyio.run(writer.release)
+
+
+async def test_a_slow_disk_is_waited_for_in_a_thread(path: Path) -> None:
+    """Rows that wait for the disk are written at once while it is quick, and in a thread once it is not."""
+    synced, quick = SqliteJournal(path, fsync=True), SqliteJournal(path)
+    writer, other = await synced.claim("synced"), await quick.claim("quick")
+    at_first = writer.instant
+    for seq in range(3):
+        await writer.append(Row(seq, 0.0, "[]", "[]"))
+
+    writer.stores.writing.took(60.0)
+    await writer.append(Row(3, 0.0, "[]", "[]"))
+    await other.append(Row(0, 0.0, "[]", "[]"))
+
+    assert at_first
+    assert not writer.instant
+    assert other.instant
+    assert [row.seq for row in await synced.read("synced")] == [0, 1, 2, 3]
+    await writer.release()
+    await other.release()
 
 
 @pytest.mark.parametrize(

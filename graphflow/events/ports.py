@@ -38,7 +38,7 @@ class Writer(Protocol):
 
     Attributes:
         last: the number of the last stored row, -1 if there is none.
-        instant: whether `append_nowait` may be used, which stores without a wait that matters.
+        instant: whether `append_nowait` may be used, which stores without a wait that matters; any row may change it.
     """
 
     last: int

@@ -27,6 +27,7 @@ from graphflow.nodes.edges import (
     Statement,
     Terminal,
 )
+from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.join import ALL, Join, Policy
 
@@ -53,6 +54,7 @@ class Edge:
         contract: for a delegate edge, the statement that declares it.
         history: what of a thread crosses it, or None for what an agent that it leads to says.
         boundary: for a delegate edge, what its briefs say by default is not asked for; made when it is first taken.
+        straight: where control can walk straight on: a function that nothing but the budget can keep from being run.
     """
 
     name: EdgeName
@@ -65,6 +67,7 @@ class Edge:
     contract: DelegateStatement | None = None
     history: History | None = None
     boundary: str = field(default="", repr=False)  # it holds what instructions say
+    straight: Station | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True, eq=False)
@@ -251,6 +254,7 @@ def compile_graph(graph: Graph[Any]) -> Compiled:
     _give_back_to_givers(compiled)
     _lead_lanes_to_joins(compiled)
     _find_regions(compiled)
+    _find_straight_edges(compiled)
     return compiled
 
 
@@ -384,6 +388,18 @@ def _find_regions(compiled: Compiled) -> None:
         station = compiled.stations.get(join) if isinstance(join, str) else None
         if station is not None and isinstance(station.node, Join):
             out.policy, out.losers = station.node.policy, station.node.losers
+
+
+def _find_straight_edges(compiled: Compiled) -> None:
+    """Mark the edges that control can walk straight on over, if their own bounds allow it."""
+    if compiled.graph.detect:
+        return
+    for _, out in compiled.outs():
+        for edge in out_edges(out) if isinstance(out, (NextOut, ChooseOut)) else ():
+            station = compiled.stations.get(str(edge.target)) if isinstance(edge.target, str) else None
+            node = None if station is None else station.node
+            if type(node) is FunctionNode and node.max_visits is None and node.timeout is None:
+                edge.straight = station
 
 
 def _post_dominators(compiled: Compiled) -> dict[Hashable, Hashable]:

@@ -113,12 +113,13 @@ class Call:
         put = object.__setattr__
         _check_name("Call", to)
         given: object = brief
-        if not isinstance(given, str | Brief):
+        if not isinstance(given, (str, Brief)):
             msg = f"Call({to!r}, {brief!r}): a Brief is needed, or a str, which is its objective."
             raise UsageError(msg)
         parts: tuple[object, object] = (id, needs)
         one, named = parts
-        if not isinstance(one, str) or not isinstance(named, tuple | list) or not all(map(_is_text, needs)):
+        fits = isinstance(one, str) and isinstance(named, (tuple, list))
+        if not fits or (needs and not all(map(_is_text, needs))):
             msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
             raise UsageError(msg)
         put(self, "to", to)

@@ -6,6 +6,7 @@ Nothing here imports a module or calls a name that stands in the data: names are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sized
+from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar, cast
 
 from graphflow.model.exact import DEEPEST, Refused, Unreadable, key_step, kind_name, short
@@ -229,12 +230,14 @@ class Reading:
         return plan.build(parts, given)
 
     def _model(self, plan: ModelPlan, data: Data, depth: int) -> Any:
-        more = data.keys() - plan.all_names
-        if len(data) - len(more) != len(plan.names) or not more <= _BESIDES:
-            raise _other_fields(plan, data)
+        more: AbstractSet[str] = _TAG
+        if len(data) != len(plan.names) + 1 or not data.keys() >= plan.all_names:
+            more = data.keys() - plan.all_names
+            if len(data) - len(more) != len(plan.names) or not more <= _BESIDES:
+                raise _other_fields(plan, data)
         parts, given = self._parts(plan, data, depth)
         extra: Data | None = {} if plan.open else None
-        if "$extra" in more:
+        if len(more) > 1 and "$extra" in more:
             extra = self._table(data["$extra"], depth, dollar=True)
             if not extra or not extra.keys().isdisjoint(plan.all_names):
                 msg = "values besides the fields that are fields, or none"
@@ -265,6 +268,8 @@ class Reading:
 
 
 _TEXT: Final = frozenset({str})
+
+_TAG: Final = frozenset({"$"})
 
 _BESIDES: Final = frozenset({"$", "$set", "$unset", "$extra"})
 """What may stand in a model beside its fields."""

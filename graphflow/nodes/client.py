@@ -141,7 +141,7 @@ class ModelReply:
         parts: tuple[object, object, object] = (self.text, self.calls, self.usage)
         text, calls, usage = parts
         fits = isinstance(text, str) and isinstance(calls, tuple) and (usage is None or isinstance(usage, Usage))
-        if not fits or not all(map(_is_call, self.calls)):
+        if not fits or (calls and not all(map(_is_call, self.calls))):
             msg = (
                 f"{self!r}: text is a str, calls are ToolCalls whose name, arguments and id are texts (arguments is "
                 f"JSON: json.dumps(...)), and usage is a Usage or None."
@@ -158,6 +158,8 @@ def _is_call(call: object) -> bool:
         return False
     parts: tuple[object, object, object] = (call.name, call.arguments, call.id)
     name, arguments, ident = parts
+    if type(name) is str and type(arguments) is str and type(ident) is str:
+        return True
     return isinstance(name, str) and isinstance(arguments, str) and isinstance(ident, str)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from typing import Final
@@ -59,7 +60,7 @@ class SqliteJournal:
     The file, and the folder that it lies in, are made when they are first needed. Each record is one row and one
     transaction. What was stored survives the end of the process, `kill -9` too. With `fsync=False` a power cut, or a
     crash of the operating system, may take the last records before it, never one out of the middle; with `fsync=True`
-    each record waits for the disk, in a worker thread, and nothing is lost.
+    each record waits for the disk, and nothing is lost; where that takes more than a moment, in a worker thread.
 
     The file must lie on a disk of this machine: the locks of SQLite do not hold over network file systems. Beside it
     lie its log (`-wal`, `-shm`) and the locks of the runs at work (`.locks`), which belong to it while it is in use.
@@ -218,7 +219,7 @@ class SqliteWriter:
     Attributes:
         run: the id of the run.
         last: the number of the last stored row, -1 if there is none.
-        instant: true unless each row waits for the disk.
+        instant: false where each row waits for the disk, and the disk takes more than a moment.
         lock: what makes it the only one, None once it is released.
         stores: what it writes with.
     """
@@ -236,7 +237,8 @@ class SqliteWriter:
     ) -> None:
         """Write under an epoch of a run; made by `SqliteJournal.claim`."""
         self.last = last
-        self.instant: bool = not stores.writing.place.fsync
+        self._fsync = stores.writing.place.fsync
+        self.instant: bool = not self._fsync or stores.writing.prompt
         self.lock: RunLock | HeldHere | None = lock
         self.run = run
         self._journal = journal  # it closes its connections when nobody has it any more
@@ -261,6 +263,7 @@ class SqliteWriter:
             not_text(self.run, row)
         writing = self._writing
         with writing.lock:
+            began = time.perf_counter() if self._fsync else 0.0
             try:
                 cursor = writing.cursor()
                 cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))
@@ -271,6 +274,9 @@ class SqliteWriter:
             if cursor.rowcount != 1:
                 raise RunLocked(self.run)
             self.last = seq
+            if self._fsync:
+                writing.took(time.perf_counter() - began)
+                self.instant = writing.prompt
             self.stores.grow(len(fact) + len(decisions))
 
     async def append(self, row: Row) -> None:

@@ -24,6 +24,8 @@ SEQ_BITS: Final = 32
 _CHECKPOINT_BYTES: Final = 4_000_000
 _CHECKPOINT_AT_LAST_PAGES: Final = 16_000
 _RETRY_SECONDS: Final = 0.01
+_LAST_FEW: Final = 8
+_PROMPT_SECONDS: Final = 0.001  # to hand a row to a thread and hear back keeps the loop busy for a third of that
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -106,12 +108,15 @@ class Store:
 
     Attributes:
         lock: held by whoever uses it.
+        prompt: whether the disk has been quick of late, so that a row which waits for it holds nobody up.
     """
 
     def __init__(self, place: Place) -> None:
         """Open nothing yet."""
         self.lock = threading.Lock()
         self.place = place
+        self.prompt = True
+        self._waited = 0.0
         self._cursor: sqlite3.Cursor | None = None
         self._pid = 0
         self._file: tuple[int, int] | None = None
@@ -166,6 +171,11 @@ class Store:
         if _code(error) not in _HARMLESS:
             self.close()
         return unavailable(error, self.place.path, self.place.patience)
+
+    def took(self, seconds: float) -> None:
+        """Hear how long a row has waited for the disk; the last few count most."""
+        self._waited += (seconds - self._waited) / _LAST_FEW
+        self.prompt = self._waited < _PROMPT_SECONDS
 
     def checkpoint(self) -> None:
         """Move what is in the log to the database itself, as far as that goes without waiting for anybody."""

@@ -37,13 +37,14 @@ from graphflow.runtime.clockwork import Clockwork
 from graphflow.runtime.commands import Command, EndRun
 from graphflow.runtime.failures import Failures
 from graphflow.runtime.halting import Halting
+from graphflow.runtime.hops import Hops
 from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
 from graphflow.runtime.watching import Watching
 
 
-class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching):
+class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching):
     """One run's state, advanced by facts."""
 
     def __init__(self, graph: Graph[Any]) -> None:
@@ -132,6 +133,7 @@ class Fold(Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         self.priced(fact.prices)
+        self.queues = fact.hooked or fact.max_parallel is not None
         if fact.budget.seconds is not None:
             self.seconds = fact.budget.seconds
             self.set_deadline(self.seconds)

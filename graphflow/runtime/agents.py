@@ -214,21 +214,22 @@ class Agents(Wishes):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has a turn
         self.start_next_in_line(visit)
-        if any(wish.under_way for wish in talk.wishes):
+        wishes = talk.wishes
+        if any(wish.under_way for wish in wishes):
             if not visit.flying:
                 self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
             return
         if visit.batch:
             self._wait_for_others(visit, Standing.SUSPENDED)
             return
-        for wish in talk.wishes:
+        for wish in wishes:
             waits = wish.result is None and wish.needs_person and not wish.asked
             if waits and (wish.kind == "person" or not self.speaks_against(visit, wish)):
                 self._ask_person(visit, wish)
-        if any(wish.result is None and wish.needs_person for wish in talk.wishes):
+        if any(wish.result is None and wish.needs_person for wish in wishes):
             self._wait_for_others(visit, Standing.PAUSED)
-        elif (chosen := next((wish for wish in talk.wishes if wish.kind == "transfer"), None)) is not None:
-            self._transfer(visit, chosen)
+        elif transfers := [wish for wish in wishes if wish.kind == "transfer"]:
+            self._transfer(visit, transfers[0])
         else:
             self._next_turn(visit)
 
@@ -252,7 +253,7 @@ class Agents(Wishes):
         """Give the model the reports of its team, in call order."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has asked
-        asks = (wish for wish in talk.wishes if wish.kind == "ask")
+        asks = [wish for wish in talk.wishes if wish.kind == "ask"]
         for wish, state in zip(asks, visit.batch, strict=True):
             report = state.report
             wish.failed = getattr(report, "status", "done") == "failed"
@@ -263,7 +264,8 @@ class Agents(Wishes):
                 wish.result = data("report", wish.source, shown(report))
             if isinstance(report, Report) and report.status == "done":
                 talk.reports.append(report)
-                wish.evidence = f"{report.finding} {report.evidence}"
+                if visit.token.frame.tables.graph.detect:
+                    wish.evidence = f"{report.finding} {report.evidence}"
         visit.batch = ()
         self.settle_turn(visit)
 

@@ -333,8 +333,9 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     """
     if kind is None or kind is str:
         return text
-    adapter = _adapter(kind, repr(cast("object", kind)))
-    if isinstance(kind, type) and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
+    is_class = isinstance(kind, type)
+    adapter = _adapter(kind, "" if is_class else repr(cast("object", kind)))
+    if is_class and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
         with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
             return kind(finding=text)
     given = answer_json or _unfenced(text)

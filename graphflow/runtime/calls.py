@@ -178,9 +178,11 @@ class Calls(Frames):
             inbox += tuple(Message(found.call.to, found.report) for found in needed)
         left = outer.depth_left
         frame = Frame(
-            visit.path, outer.tables, outer.rules, meter, outer.depth + 1, None if left is None else left - 1,
-            token.counters, edge.name, visit, position, is_node=True, opened=path, grant=grant,
+            visit.path, outer.tables, outer.rules, meter, token.counters, depth=outer.depth + 1,
+            depth_left=None if left is None else left - 1,
         )  # fmt: skip
+        frame.edge, frame.owner, frame.call, frame.is_node = edge.name, visit, position, True
+        frame.opened, frame.grant = path, grant
         self._limit_rights(frame, visit, edge)
         state.frame = frame
         if visit.station.node.attempts > 1:
@@ -189,7 +191,8 @@ class Calls(Frames):
         self.decisions.append(EdgeTaken(visit.path, edge.name, state.hop))
         if not isinstance(outer.tables.stations[str(edge.target)].node, Graph):  # a graph says so when it opens
             self.decisions.append(FrameOpened(path, None, frame.depth, edge.name))
-        self._limit_call(frame, contract.timeout, path)
+        if contract.timeout is not None:
+            self._limit_call(frame, contract.timeout, path)
         callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
         frame.token = callee
         self.enter_visit(callee, str(edge.target), edge, inbox)
@@ -223,10 +226,8 @@ class Calls(Frames):
         bounded: Brief = rebuilt(brief, values, brief.__pydantic_fields_set__ | {"boundary"})
         return bounded
 
-    def _limit_call(self, frame: Frame, limit: float | None, path: Path) -> None:
+    def _limit_call(self, frame: Frame, limit: float, path: Path) -> None:
         """Set the timer of a delegate edge's `timeout=`."""
-        if limit is None:
-            return
         frame.limit, frame.due = limit, self.at + limit
         frame.timer = self.set_timer(frame.due, path, "call_timeout", lambda: self.call_overdue(frame))
         self.busy += 1

@@ -76,6 +76,7 @@ class Core:
         self.max_parallel: int | None = None
         self.hooked = False
         self.prices: dict[tuple[int, str, int], Price] | None = None  # by an agent's graph, its name, and the model
+        self.queues = True  # whether a visit may have to wait for a hook or a slot
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
         self.slots: int = 0
         self.queue: deque[tuple[Visit, int, int]] = deque()
@@ -123,7 +124,10 @@ class Core:
         """Return what a node standing there sees."""
         frame = token.frame
         meter = frame.meter
-        snapshot = meter.snapshot() if meter.bounded or meter.parent is not None else ()
+        if meter.parent is not None:
+            snapshot = meter.snapshot()
+        else:  # as that says for a root, two times at every hop
+            snapshot = ((meter, (*meter.spent,), (*meter.reserved,)),) if meter.bounded else ()
         log = token.thread or (frame.thread if token.scope is None else thread_above(token))
         return state_of(
             token.context if context is None else context, inbox, path, turn, frame.depth,
@@ -239,6 +243,14 @@ class Core:
 
     def close_frame(self, frame: Frame, report: Any = None) -> None:
         """Settle a frame's accounts and say that it has closed (calls)."""
+        raise NotImplementedError
+
+    def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox) -> bool:
+        """Move a token over an edge and start the body that it leads to, if nothing can hold it up (hops)."""
+        raise NotImplementedError
+
+    def lacks_a_run(self, visit: Visit, refusing: Meter) -> None:
+        """Let a visit that cannot pay its node run wait, or refuse it (visits)."""
         raise NotImplementedError
 
     def enter_visit(self, token: Token, name: str, edge: Edge, inbox: Inbox) -> None:

@@ -31,7 +31,7 @@ class Frames(Core):
         """Open the root's frame and let its token begin; what an earlier run said and spent counts on."""
         meter = Meter((), budget)
         tables = graph.compiled
-        frame = Frame((), tables, rules_of(graph.context), meter, 0, graph.max_depth, Counters())
+        frame = Frame((), tables, rules_of(graph.context), meter, Counters(), depth=0, depth_left=graph.max_depth)
         self.root = frame
         if after is not None:
             self._continue(frame, after)
@@ -68,7 +68,8 @@ class Frames(Core):
             left = graph.max_depth if left is None else min(left, graph.max_depth)
         if graph.budget is not None:
             meter = Meter(path, graph.budget, meter)
-        frame = Frame(path, graph.compiled, rules_of(graph.context), meter, depth, left, Counters())
+        rules = rules_of(graph.context)
+        frame = Frame(path, graph.compiled, rules, meter, Counters(), depth=depth, depth_left=left)
         frame.owner = visit
         frame.edge = visit.edge.name
         frame.allowed, frame.granted, frame.denies = outer.allowed, outer.granted, outer.denies

@@ -347,7 +347,7 @@ def _name_of(raised: BaseException) -> str:
 
 def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     """Return reasons by their paths, those of one path as they came: timing does not change their order."""
-    return tuple(sorted(reasons, key=lambda reason: reason.path))
+    return tuple(sorted(reasons, key=lambda reason: reason.path)) if reasons else ()
 
 
 class _Event(Protocol):

@@ -95,6 +95,7 @@ class Recorder:
         self.redact = setup.redact
         self.store = setup.store
         self._slow = setup.store is not None and not setup.store.writer.instant  # storing is to be waited for
+        self._slowing = False  # it will be, as soon as this session has a host
         self._clock = setup.clock
         self._listeners = dict(enumerate(setup.listeners))
         self._soon: deque[Fact] = deque()  # to be recorded as soon as the record under way is done
@@ -148,6 +149,8 @@ class Recorder:
             self._soon.append(fact)  # what a listener does now has its turn when this record is done
         else:
             self._record_one(fact)
+            if not self._soon:
+                return
         while self._soon and not self._recording:
             self._record_one(self._soon.popleft())
 
@@ -156,11 +159,14 @@ class Recorder:
         if made is not None:
             entry, row, commands = made
             if row is not None and self.store is not None:
+                writer = self.store.writer
                 try:
-                    self.store.writer.append_nowait(row)
+                    writer.append_nowait(row)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
                     return
+                if not writer.instant:
+                    self._slowing = True
             if entry is not None:
                 self._recording = True
                 self._publish(entry)
@@ -201,18 +207,20 @@ class Recorder:
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._latest = max(self._active(), self._latest)  # a clock that is set back does not undo what was
-        row, text = None, ""
+        at = self._active()
+        at = max(at, self._latest)  # a clock that is set back does not undo what was
+        self._latest = at
+        row, text, store = None, "", self.store
         try:
             if self.redact is not None:
                 from graphflow.runtime.redaction import redacted_fact
 
                 fact = redacted_fact(fact, self.redact)
-            if self.store is not None:
-                fact, text = self.store.rows.storable(fact)
+            if store is not None:
+                fact, text = store.rows.storable(fact)
             decisions, commands = self.fold.advance(fact, at)
-            if self.store is not None:
-                row = self.store.rows.row(self.seq, at, text, decisions)
+            if store is not None:
+                row = store.rows.row(self.seq, at, text, decisions)
         except (NotStorable, UsageError) as error:
             self._crashed(error)
             return None

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 WORK = frozenset({StartBody, AskHook, CallModel, CallTool})
 """The commands that a worker takes."""
 
-_CALLS = (CallModel, CallTool)
-
 _CANCELLED = Failure("cancelled", "it was cancelled", (), "cancelled")
 
 THREADS = 40
@@ -158,7 +156,7 @@ class Runner(Sessions):
         self._awake += 1
         if self._doomed:
             self._doomed.discard(command.path)  # what was cancelled before cannot have been this
-        if isinstance(command, _CALLS):
+        if type(command) is CallModel or type(command) is CallTool:
             self._calling.setdefault(command.path, {})[command.key] = None
         group.ready.append(command)
         if not group.takers:
@@ -182,6 +180,8 @@ class Runner(Sessions):
                     await self._call(group, command, scope)  # type: ignore[arg-type]  # told apart by class
                 if scope.cancel_called:
                     return False
+            if self._slowing:
+                await self._slow_down()
             turns += 1
             if turns % TURNS == 0:
                 self._call_host()
@@ -273,15 +273,19 @@ class Runner(Sessions):
         return error
 
     def _forget(self, body: Body | AgentCall) -> None:
-        body.ended = True
         if isinstance(body, Body):
+            body.ended = True
             self._bodies.pop(body.path, None)
-            return
-        calls = self._calling.get(body.path)
+        else:
+            self._forget_call(body)
+
+    def _forget_call(self, call: AgentCall) -> None:
+        call.ended = True
+        calls = self._calling.get(call.path)
         if calls is not None:
-            calls.pop(body.key, None)
+            calls.pop(call.key, None)
             if not calls:
-                del self._calling[body.path]
+                del self._calling[call.path]
 
     @functools.cached_property
     def _threads(self) -> anyio.CapacityLimiter:
@@ -315,7 +319,7 @@ class Runner(Sessions):
         call = AgentCall(self, command, scope)
         if self._doomed_calls and (path, key) in self._doomed_calls:
             self._doomed_calls.discard((path, key))
-            self._forget(call)
+            self._forget_call(call)
             await self.record(EffectFinished(path, command.turn, command.attempt, key, failure=_CANCELLED))
             self.awake(-1)
             return
@@ -350,7 +354,7 @@ class Runner(Sessions):
             failure = _CANCELLED
         if waited:
             group.takers += 1
-        self._forget(call)
+        self._forget_call(call)
         if call.cancelled or call.blocked > BLOCKED:
             await self._warn(call, cancelled)
         fact = EffectFinished(path, command.turn, command.attempt, key, found, failure)

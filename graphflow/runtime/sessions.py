@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from graphflow.errors import StrayCancellation
@@ -74,6 +75,8 @@ class Sessions(Timekeeper):
 
     async def _session(self, facts: Sequence[Fact]) -> None:
         self._on, self._stopping = True, False
+        if self.store is not None:
+            self._slow, self._slowing = not self.store.writer.instant, False
         self._go_on()
         try:
             if self._slow:
@@ -120,6 +123,13 @@ class Sessions(Timekeeper):
             root.hosted = True
             self._host_gone = anyio.Event()
             self._spawn(self._host_session, self._host_gone.set)
+
+    async def _slow_down(self) -> None:
+        """Wait for each record from now on: the disk has become slow. What waits needs a host."""
+        self._call_host()
+        while self._groups[0].tasks is None and not self._stopping:
+            await anyio.lowlevel.checkpoint()
+        self._slow, self._slowing = True, False
 
     async def _host_session(self) -> None:
         try:

@@ -126,6 +126,8 @@ def check_given(budget: object, listeners: object) -> None:
     if budget is not None and not isinstance(budget, Budget):
         msg = f"budget={budget!r}: a Budget is needed, or None."
         raise UsageError(msg)
+    if listeners == ():
+        return
     if not isinstance(listeners, Sequence) or not all(map(callable, cast("Sequence[object]", listeners))):
         msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)

@@ -175,7 +175,7 @@ def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) ->
 
 def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
     check_order(run, row, fact, folded.seq, folded.at)
-    if isinstance(fact, EffectFinished):
+    if type(fact) is EffectFinished:
         _check_result(folded.fold, run, row, fact)
     try:
         decisions, commands = folded.fold.advance(fact, row.at)

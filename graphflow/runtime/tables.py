@@ -142,9 +142,8 @@ class Domain:
     waiting: dict[str, list[Token]] = field(default_factory=_table)
 
 
-@dataclass(slots=True, eq=False)
 class Frame:
-    """A delegation, a nested graph's activation, or the root."""
+    """A delegation, a nested graph's activation, or the root; it keeps what it has from the start as a `Visit` does."""
 
     path: Path
     tables: Compiled
@@ -159,10 +158,10 @@ class Frame:
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
     opened: Path = ()  # for a call, the path under which it is said to open and close
     grant: Budget | None = None  # of a split account
-    visits: dict[Any, int] = field(default_factory=_table)
+    visits: dict[Any, int]
     earlier: dict[Any, int] | None = None  # what of `visits` an earlier attempt has made, and accounted for
     token: Token | None = None
-    detached: list[Scope] = field(default_factory=_list)  # scopes whose join has run while losers go on
+    detached: list[Scope]  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
     escalated: bool = False
     offers: tuple[Report, ...] = ()  # what a callee that a bound stops can still report
@@ -180,6 +179,23 @@ class Frame:
     allowed: frozenset[str] | None = None  # the tools that its agents may use, by the rights of those above it
     granted: frozenset[str] = frozenset()  # those of them that an edge grants
     denies: tuple[Deny, ...] = ()  # of those above it
+
+    def __init__(
+        self,
+        path: Path,
+        tables: Compiled,
+        rules: ContextRules,
+        meter: Meter,
+        counters: Counters,
+        *,
+        depth: int,
+        depth_left: int | None,
+    ) -> None:
+        """Open; nothing has happened in it."""
+        self.path, self.tables, self.rules, self.meter = path, tables, rules, meter
+        self.counters, self.depth, self.depth_left = counters, depth, depth_left
+        self.visits = {}
+        self.detached = []
 
 
 @dataclass(slots=True, eq=False)
@@ -294,9 +310,8 @@ class Asked:
     position: int = -1  # of the call that asks, for an agent
 
 
-@dataclass(slots=True, eq=False)
 class Wish:
-    """One call of a model's turn, until it has its result.
+    """One call of a model's turn, until it has its result; it keeps what it has from the start as a `Visit` does.
 
     Attributes:
         call: what the model asked for, with an id of its own.
@@ -326,7 +341,7 @@ class Wish:
     call: ToolCall
     kind: Literal["tool", "person", "ask", "transfer", "none"]
     tool: Tool | AskUser | None = None
-    arguments: dict[str, Any] = field(default_factory=_table)
+    arguments: dict[str, Any]
     edge: Edge | None = None
     result: str | None = None
     failed: bool = False
@@ -345,6 +360,17 @@ class Wish:
     written: str = ""
     evidence: str = ""
     command: CallTool | None = None
+
+    def __init__(
+        self,
+        call: ToolCall,
+        kind: Literal["tool", "person", "ask", "transfer", "none"],
+        arguments: dict[str, Any],
+        *,
+        edge: Edge | None = None,
+    ) -> None:
+        """Begin without a result."""
+        self.call, self.kind, self.arguments, self.edge = call, kind, arguments, edge
 
     @property
     def needs_person(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -67,7 +67,7 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     if caller is not None:
         source = (caller.talk.log if caller.talk is not None else thread_above(caller.token)) or ThreadLog()
     crossing: Thread = ()
-    positions: Iterable[int] = ()
+    positions: tuple[int, ...] = ()
     known = len(source.items)
     if history != "note" and known:
         crossing, positions = _crossing(tuple(source.items), history, log, visit.inbox)
@@ -80,11 +80,14 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
         crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
     after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
     given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
-    view = _put_together(log, crossing, arrived, after=after, given=given)
-    crossed = [*positions]
-    if source is log and log.user_at not in crossed and _holds(view, log.user):
-        crossed.append(log.user_at)
-    ranges = _ranges(crossed)
+    if log.user is None or crossing or positions or arrived or given:
+        view = _put_together(log, crossing, arrived, after=after, given=given)
+        crossed = [*positions]
+        if source is log and log.user_at not in crossed and _holds(view, log.user):
+            crossed.append(log.user_at)
+        ranges = _ranges(crossed)
+    else:  # it sees what it is asked, and nothing else
+        view, ranges = (log.user,), (((log.user_at, log.user_at),) if source is log else ())
     size = sum(map(size_of, view))
     return Entry(view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted))
 
@@ -183,7 +186,8 @@ def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
 
 def _greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
-    brief = next((message.value for message in visit.inbox if isinstance(message.value, Brief)), None)
+    briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
+    brief = briefs[0] if briefs else None
     asker = _asker(visit.token.frame)
     if brief is not None:
         message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)

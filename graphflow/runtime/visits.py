@@ -22,7 +22,7 @@ from graphflow.events import (
     Paused,
     VisitStatus,
 )
-from graphflow.graphs.compiled import Edge, NextOut
+from graphflow.graphs.compiled import ChooseOut, Edge, NextOut
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.frozen import class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
@@ -131,7 +131,12 @@ class Visits(Attempts):
         refusing = visit.token.frame.meter.refusing_run()
         if refusing is None:
             self._start(visit)
-        elif self.wait_for_funds(visit, lambda last: self._paid_and_started(visit, last=last)):
+        else:
+            self.lacks_a_run(visit, refusing)
+
+    def lacks_a_run(self, visit: Visit, refusing: Meter) -> None:
+        """Let a visit that cannot pay its node run wait, or refuse it."""
+        if self.wait_for_funds(visit, lambda last: self._paid_and_started(visit, last=last)):
             visit.standing = Standing.UNFUNDED
         else:
             self._cannot_pay(visit, refusing)
@@ -293,9 +298,7 @@ class Visits(Attempts):
         """Return the context with an update applied, and what was written; None if the attempt failed on it."""
         token = visit.token
         into = visit.station.node.into
-        deltas: list[dict[str, Any]] = []
-        if update is not None and update.fields:
-            deltas.append(update.fields)
+        deltas = [update.fields] if update is not None and update.fields else []
         if into is not None and output is not NOTHING:
             deltas.append({into: output})
         if not deltas:
@@ -325,14 +328,15 @@ class Visits(Attempts):
     def _finish(self, visit: Visit, output: Any, update: Update | None) -> None:
         """End a visit well, if its update, its report and its next edge allow."""
         token = visit.token
-        if output is not NOTHING and (found := _changeable(output)) is not None:
-            self.attempt_failed(visit, self._not_frozen(visit, "output", found))
-            return
-        if isinstance(output, Report) and output.status == "failed":
-            text = output.reason.text if output.reason is not None else "no reason given"
-            error = ReportedFailure(f"{path_text(visit.path)!r} reported a failure: {text}")
-            self.attempt_failed(visit, self.trouble("reported", error, visit.path))
-            return
+        if output is not NOTHING:
+            if (found := _changeable(output)) is not None:
+                self.attempt_failed(visit, self._not_frozen(visit, "output", found))
+                return
+            if isinstance(output, Report) and output.status == "failed":
+                text = output.reason.text if output.reason is not None else "no reason given"
+                error = ReportedFailure(f"{path_text(visit.path)!r} reported a failure: {text}")
+                self.attempt_failed(visit, self.trouble("reported", error, visit.path))
+                return
         changed = self._updated(visit, update, output)
         if changed is None:
             return
@@ -355,7 +359,10 @@ class Visits(Attempts):
             return
         self._commit(token, context, written)
         self.end_visit(visit, "completed")
-        self.follow(token, out, route, inbox, visit.path)
+        if route is not None and type(out) is ChooseOut:
+            self.take(token, route, inbox)
+        else:
+            self.follow(token, out, route, inbox, visit.path)
 
     def _report(self, visit: Visit, output: Any, context: Any, written: tuple[Written, ...]) -> None:
         """End the frame of a callee node with its report."""

@@ -115,6 +115,8 @@ class Walk(Core):
 
     def take(self, token: Token, edge: Edge, inbox: Inbox) -> None:
         """Move a token over an edge, if its bounds allow."""
+        if self.walks_straight_on(token, edge, inbox):
+            return
         refused = self.hop_refused(token, edge)
         if refused is None:
             self.hop(token, edge, inbox)

@@ -48,7 +48,8 @@ class Wishes(Core):
         """Ask the model, when its call can be paid."""
         wanted, max_tokens = self._wanted(visit)
         turn = visit.turn
-        if not self.is_behind(visit, wanted) and visit.token.frame.meter.refusing(wanted) is None:
+        behind = bool(self.unfunded) and self.is_behind(visit, wanted)
+        if not behind and visit.token.frame.meter.refusing(wanted) is None:
             self._send(visit, wanted, max_tokens)
         elif self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), self._least(visit), "model"):
             self.free_slot(visit)
@@ -72,7 +73,8 @@ class Wishes(Core):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
         node, manner = talk.agent, talk.manner
-        self.time_turn(visit)
+        if node.timeout is not None:
+            self.time_turn(visit)
         if wanted[USD] is SOMETHING:
             wanted = (*wanted[:USD], 0)
         tokens, usd = int(wanted[TOKENS]), wanted[USD]
@@ -202,12 +204,14 @@ class Wishes(Core):
             match offer.kind:
                 case "tool" | "person" if offer.tool is not None:
                     arguments = offer.tool.arguments(call.arguments)
-                    return Wish(call, offer.kind, offer.tool, arguments, written=call.arguments)
+                    wish = Wish(call, offer.kind, arguments)
+                    wish.tool, wish.written = offer.tool, call.arguments
+                    return wish
                 case "ask" if offer.edge is not None and offer.edge.contract is not None:
                     brief = _read(offer.edge.contract.brief, call)
-                    return Wish(call, "ask", arguments={"brief": brief}, edge=offer.edge)
+                    return Wish(call, "ask", {"brief": brief}, edge=offer.edge)
                 case _:
-                    return Wish(call, "transfer", arguments={"note": _read(_Note, call).note}, edge=offer.edge)
+                    return Wish(call, "transfer", {"note": _read(_Note, call).note}, edge=offer.edge)
         except ValueError as error:
             return _answered(call, f"not executed: {capped(str(error), 2_000)}")
 
@@ -504,7 +508,9 @@ def _is_at_work(visit: Visit, turn: int) -> bool:
 
 
 def _answered(call: ToolCall, text: str) -> Wish:
-    return Wish(call, "none", result=text, failed=True)
+    wish = Wish(call, "none", {})
+    wish.result, wish.failed = text, True
+    return wish
 
 
 def _call_of(wish: Wish) -> Call:

@@ -62,7 +62,7 @@ from tests.laws.bounds import activation, excesses, overruns
 from tests.laws.driver import Driver, World
 from tests.laws.teams import Book
 from tests.laws.test_cancellation import Watch, check, tasks_alive
-from tests.support import SlowJournal, examples
+from tests.support import SlowingJournal, SlowJournal, examples
 
 SEEDS = st.integers(0, 2**48)
 ENDED = {"completed", "partial", "failed", "cancelled"}
@@ -639,7 +639,7 @@ def options(seed: int, *listeners: Callable[[Event], None]) -> dict[str, Any]:
     """What a real run gets: a journal or not, a limit or not, a budget or not, and time that is virtual."""
     return {
         "clock": ManualClock(),
-        "journal": (None, MemoryJournal(), None, SlowJournal())[seed % 4],
+        "journal": (None, MemoryJournal(), None, SlowJournal(), None, SlowingJournal())[seed % 6],
         "max_parallel": (None, 1, 3)[seed % 3],
         "budget": Budget(tokens=300) if seed % 5 == 0 else None,
         "listeners": list(listeners),

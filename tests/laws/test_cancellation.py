@@ -16,7 +16,7 @@ from graphflow.events import CancelRequested, Event, Fact, NodeEnded, NodeStarte
 from graphflow.testing import ManualClock, MemoryJournal
 from tests.laws.acting import Mood, Team
 from tests.laws.teams import Book, random_team
-from tests.support import SlowJournal, examples
+from tests.support import SlowingJournal, SlowJournal, examples
 
 RUNS = examples(700)
 """Of each of the three tests, on each backend: 4,200 runs in the full size, of which half end before their point."""
@@ -51,7 +51,7 @@ def options(seed: int, *listeners: Callable[[Event], None]) -> dict[str, Any]:
     """What a run gets: a journal or not, a limit of bodies or not, and time that is virtual."""
     return {
         "clock": ManualClock(),
-        "journal": (MemoryJournal() if seed % 4 == 1 else SlowJournal()) if journaled(seed) else None,
+        "journal": (MemoryJournal, SlowJournal, SlowingJournal)[seed % 6 // 2]() if journaled(seed) else None,
         "max_parallel": (None, 1, 3)[seed % 3],
         "listeners": list(listeners),
     }

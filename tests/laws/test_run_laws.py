@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 
 from graphflow import Budget, Delegate, Report
 from graphflow.events import NodeEnded, NodeRetried, NodeReturned, NodeStarted, Record
+from graphflow.graphs.compiled import Edge
 from graphflow.model.ids import Path, path_text
 from graphflow.persistence.lines import event_json, read_event
+from graphflow.runtime.advance import Fold
+from graphflow.runtime.tables import Inbox, Token
 from graphflow.testing import fold_again
 from tests.laws.accounts import Tally
 from tests.laws.acting import Team, roll
@@ -160,6 +163,26 @@ def test_recorded_facts_fold_to_the_same_decisions(seed: int) -> None:
     assert again.output == driver.fold.output
     assert again.troubles == driver.fold.troubles
     assert again.spending() == driver.fold.spending()
+
+
+class Roundabout(Fold):
+    """A fold in which no token walks straight on."""
+
+    def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox) -> bool:
+        return False
+
+
+@settings(max_examples=examples(2000))
+@given(SEEDS)
+def test_walking_straight_on_comes_to_the_same_as_the_general_way(seed: int) -> None:
+    """Each fact has the same decisions and the same commands, whichever way a token goes."""
+    driver = ran(seed)
+    straight, roundabout = Fold(driver.graph), Roundabout(driver.graph)
+
+    for record in driver.records:
+        assert straight.advance(record.fact, record.at) == roundabout.advance(record.fact, record.at)
+
+    assert straight.spending() == roundabout.spending()
 
 
 @settings(max_examples=examples(1000))
