@@ -52,7 +52,7 @@ edges = st.builds(
 reasons = st.builds(Reason, code=st.just("failed"), text=st.text(), path=st.text())
 failures = st.builds(Failure, texts, texts, st.just(("builtins.ValueError",)))
 outcomes: st.SearchStrategy[object] = st.one_of(
-    st.none(), texts, st.booleans(), st.integers(), st.builds(Report, finding=st.text(min_size=1)),
+    st.none(), texts, st.booleans(), st.integers(), st.builds(Report, finding=st.text().map("It: {}".format)),
     st.builds(Case, question=st.text()), st.builds(update, st.text()),
 )  # fmt: skip
 decisions = st.one_of(
