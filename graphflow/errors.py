@@ -248,7 +248,14 @@ class StrayCancellation(NodeError):
 
 
 class ModelError(GraphflowError):
-    """A model could not be asked, or gave nothing that can be used. The agent's `retries` apply."""
+    """A model could not be asked, or gave nothing that can be used. The agent's `retries` apply.
+
+    Attributes:
+        unused: whether it is sure that nothing was used, as where the request was turned away: nothing is charged then,
+            else all that was reserved.
+    """
+
+    unused = False
 
 
 class ModelUnavailable(ModelError):
@@ -258,14 +265,19 @@ class ModelUnavailable(ModelError):
         retry_after: the seconds that its provider asked to wait, or None.
     """
 
-    def __init__(self, text: str, retry_after: float | None = None) -> None:
-        """Say what went wrong, and remember how long to wait."""
-        self.retry_after = retry_after
+    def __init__(self, text: str, retry_after: float | None = None, *, unused: bool = False) -> None:
+        """Say what went wrong, how long to wait, and whether nothing was used."""
+        self.retry_after, self.unused = retry_after, unused
         super().__init__(text)
 
 
 class ModelRefused(ModelError):
     """A model would refuse the same request again: it is not asked again, and the next fallback comes at once."""
+
+    def __init__(self, text: str, *, unused: bool = False) -> None:
+        """Say what is refused, and whether nothing was used."""
+        self.unused = unused
+        super().__init__(text)
 
 
 class ToolServerUnavailable(GraphflowError):

@@ -15,6 +15,7 @@ from graphflow.errors import GraphflowError, RunExists, UsageError
 from graphflow.events import Journal, Listener, NodeStarted
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import nested_graphs
 from graphflow.mcp.connection import version_of_graphflow
 from graphflow.mcp.extra import require_mcp
 from graphflow.mcp.offered import names_of
@@ -127,7 +128,7 @@ def _one(graph: Graph[Any], name: str) -> Served:
         first = None
         schema = {"properties": {}, **json.loads(schema_text(graph.context))}
         schema["properties"] = {key: part for key, part in schema["properties"].items() if key not in secrets}
-    harmful = any(node.irreversible for node in graph.mentioned())
+    harmful = any(node.irreversible for inner in nested_graphs(graph) for node in inner.mentioned())
     hints = types.ToolAnnotations(read_only_hint=False, destructive_hint=True) if harmful else None
     described = " ".join((graph.description or "").split()) or f"Run the graph {graph.name!r}."
     return Served(graph, types.Tool(name=name, description=described, input_schema=schema, annotations=hints), first)

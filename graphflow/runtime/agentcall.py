@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from graphflow.errors import ModelUnavailable, UsageError
+from graphflow.errors import ModelError, ModelUnavailable, UsageError
 from graphflow.events import CallDelta, Emitted, Failure, TextDelta
+from graphflow.model.budget import Budget
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 FIRST_WAIT: Final = 0.5
 """Active seconds before the second attempt where a provider does not say how long; they double each time."""
+
+NOTHING_USED: Final = Budget()
 
 LONGEST_WAIT: Final = 60.0
 """The most active seconds that a further attempt waits, whatever a provider says."""
@@ -88,6 +91,11 @@ class AgentCall:
         if isinstance(found, Report) and found.status == "failed":
             return None, Failure("graphflow.model.contract.Report", shown(found), (), "declared")
         return "" if found is None else shown(found), None
+
+    @staticmethod
+    def used_by(error: Exception) -> Budget | None:
+        """Return what a call used that raised: nothing where that is sure, else None, for all that was reserved."""
+        return NOTHING_USED if isinstance(error, ModelError) and error.unused else None
 
     def _stream(self, piece: str | CallPiece) -> None:
         if not piece or self.ended:  # a client may keep what it was given

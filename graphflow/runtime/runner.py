@@ -324,7 +324,7 @@ class Runner(Sessions):
             self.awake(-1)
             return
         self._calling[path][key] = call
-        found, failure, waited = None, None, False
+        found, failure, used, waited = None, None, None, False
         cancelled: BaseException | None = None
         try:
             if call.is_sync:
@@ -346,7 +346,7 @@ class Runner(Sessions):
         except Exception as error:  # noqa: BLE001 - whatever a model or a tool raises is a fact
             if call.keeps_errors:
                 self.errors[path] = error
-            failure = failure_of(error)
+            failure, used = failure_of(error), call.used_by(error)
         except BaseException as error:  # noqa: BLE001 - told apart there
             cancelled = await self._stopped(call, error)
             if cancelled is None:
@@ -357,7 +357,7 @@ class Runner(Sessions):
         self._forget_call(call)
         if call.cancelled or call.blocked > BLOCKED:
             await self._warn(call, cancelled)
-        fact = EffectFinished(path, command.turn, command.attempt, key, found, failure)
+        fact = EffectFinished(path, command.turn, command.attempt, key, found, failure, used)
         if self._slow:
             await self.record(fact)
         else:

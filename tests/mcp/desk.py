@@ -1,4 +1,4 @@
-"""A tool server for the tests, and one that misbehaves on demand: `python desk.py [--http] [HABIT...]`.
+"""A tool server for the tests, and one that misbehaves on demand: `python desk.py [--http [PORT]] [HABIT...]`.
 
 The habits: `garbage` writes what is no message before it serves, `deaf` ignores that its input has ended and that it is
 asked to stop, `mute` never answers, `late` waits a moment, `newer` has another schema, `silent` says nothing of what
@@ -53,13 +53,14 @@ TOOLS = [
     types.Tool(name="append", input_schema=schema(), annotations=hints(read_only_hint=False, destructive_hint=False)),
     types.Tool(name="drop", input_schema=schema(), annotations=hints(destructive_hint=True)),
     types.Tool(name="odd name/here", input_schema={"type": "object"}, annotations=READ),
+    types.Tool(name="unusable", input_schema=schema(a={"type": "text"}), annotations=READ),
     types.Tool(name="wordy", description="x" * 5_000, input_schema={"type": "object"}, annotations=READ),
 ]  # fmt: skip
 
 
 async def listed(_: Any, __: Any) -> types.ListToolsResult:
     """Say what there is."""
-    return types.ListToolsResult(tools=TOOLS)
+    return types.ListToolsResult(tools=[tool for tool in TOOLS if tool.name != "unusable" or "usable" not in HABITS])
 
 
 def said(text: str, *, error: bool = False) -> types.CallToolResult:
@@ -115,7 +116,8 @@ async def over_http(server: Server[Any]) -> None:
     """Serve over HTTP on loopback; the port is the first line of stdout."""
     import uvicorn
 
-    listener = socket.create_server(("127.0.0.1", 0))
+    port = next((int(habit) for habit in HABITS if habit.isdigit()), 0)
+    listener = socket.create_server(("127.0.0.1", port))
     print(listener.getsockname()[1], flush=True)  # noqa: T201 - the test reads it
     app = server.streamable_http_app()
     await uvicorn.Server(uvicorn.Config(app, log_level="error")).serve(sockets=[listener])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import pytest
 
-from graphflow import Graph, MemoryJournal, Tool, run, run_sync, start
+from graphflow import Graph, SqliteJournal, Tool, run, run_sync, start
 from graphflow.errors import GraphChanged, ToolServerUnavailable
 from graphflow.mcp import McpServer
 from graphflow.runtime.resuming import resume
@@ -152,12 +154,11 @@ async def test_a_server_that_dies_is_started_again() -> None:
     assert (again, once_more) == ("hello", "hello")
 
 
-async def test_a_server_that_dies_at_each_call_is_not_started_for_ever() -> None:
+def test_a_server_that_dies_at_each_call_is_not_started_for_ever() -> None:
     """After three ends in a row it is left alone for a while, and the model is told so."""
     with desk() as server:
-        tools = await anyio.to_thread.run_sync(server.tools, "die")
-        result = await run(asking(*[[call("die", code=1)] for _ in range(4)], "done", tools=tools), Ask())
-        await anyio.to_thread.run_sync(server.close)
+        graph = asking(*[[call("die", code=1)] for _ in range(4)], "done", tools=server.tools("die"))
+        result = run_sync(graph, Ask())
 
     *died, refused = told(result)
     assert all("exit code 1" in said for said in died)
@@ -220,29 +221,39 @@ async def test_who_closes_it_fails_the_calls_at_work(tmp_path: Path) -> None:
     assert told(result) == ["wait failed: ToolServerUnavailable: the tool server 'desk' has been closed."]
 
 
-async def test_tools_that_have_changed_are_noticed_when_a_run_is_taken_up() -> None:
+def test_tools_that_have_changed_are_noticed_when_a_run_is_taken_up(tmp_path: Path) -> None:
     """The schemas are part of the graph: a run goes on with those that it was begun with, or says what has changed."""
-    journal = MemoryJournal()
+    journal = SqliteJournal(tmp_path / "runs.db")
 
-    async def graph_of(*habits: str) -> tuple[McpServer, Graph[Ask]]:
-        server = desk(*habits)
-        made = await anyio.to_thread.run_sync(lambda: server.tools("echo", approval=True))
-        return server, asking([HELLO], "done", tools=made)
+    def graph_with(server: McpServer) -> Graph[Ask]:
+        return asking([HELLO], "done", tools=server.tools("echo", approval=True))
 
-    server, graph = await graph_of()
-    first = await run(graph, Ask(), journal=journal, run_id="may")
-    await anyio.to_thread.run_sync(server.close)
+    with desk() as server:
+        first = run_sync(graph_with(server), Ask(), journal=journal, run_id="may")
     (question,) = first.questions
-    newer, changed = await graph_of("newer")
-    with pytest.raises(GraphChanged, match="changed: node clerk"):
-        await resume(changed, "may", journal=journal, answers={question.id: True})
-    await anyio.to_thread.run_sync(newer.close)
-    server, same = await graph_of()
-    result = await resume(same, "may", journal=journal, answers={question.id: True})
-    await anyio.to_thread.run_sync(server.close)
+    yes = {question.id: True}
+    with desk("newer") as newer, pytest.raises(GraphChanged, match="changed: node clerk"):
+        asyncio.run(resume(graph_with(newer), "may", journal=journal, answers=yes))
+    with desk() as server:
+        result = asyncio.run(resume(graph_with(server), "may", journal=journal, answers=yes))
+    journal.close()
 
     assert first.status == "waiting"
     assert told(result) == ["hello"]
+
+
+def test_an_http_server_that_is_back_is_used_again() -> None:
+    """A server that was started anew is found at its old address."""
+    with desk_over_http() as url:
+        server = McpServer("desk", url=url)
+        tools = server.tools("echo")
+        before = told(run_sync(asking([HELLO], "done", tools=tools), Ask()))
+    without = told(run_sync(asking([HELLO], "done", tools=tools), Ask()))
+    with desk_over_http(str(urlsplit(url).port)), server:
+        after = told(run_sync(asking([HELLO], "done", tools=tools), Ask()))
+
+    assert (before, after) == (["hello"], ["hello"])
+    assert f"could not be reached at {url}" in without[0] or "was lost in the middle of this call" in without[0]
 
 
 async def test_a_tool_that_the_server_has_no_longer_is_data() -> None:

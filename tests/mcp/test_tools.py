@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from graphflow import END, START, Agent, Budget, Graph
 from graphflow.errors import GraphProblems, ToolServerUnavailable, UsageError
 from graphflow.graphs.checks import require_runnable
 from graphflow.mcp import McpServer
+from graphflow.mcp.offered import chosen
 from graphflow.testing import ScriptedModel
 from tests.mcp.support import Ask, desk, desk_over_http
 from tests.support import ROOT
@@ -45,9 +47,10 @@ def test_the_tools_are_those_that_are_named(server: McpServer) -> None:
     assert (echo.effect, echo.approval, echo.timeout, echo.max_calls) == ("read", False, 60.0, None)
 
 
-def test_all_tools_are_asked_for_by_a_star(server: McpServer) -> None:
+def test_all_tools_are_asked_for_by_a_star() -> None:
     """Whoever wants all of them says so; names that no model takes are made valid."""
-    assert tuple(tool.name for tool in server.tools("*") if tool.effect == "read") == READING
+    with desk("usable") as server:
+        assert tuple(tool.name for tool in server.tools("*") if tool.effect == "read") == READING
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,29 @@ def test_a_tool_that_may_destroy_needs_a_gate_or_approval(server: McpServer) -> 
     with pytest.raises(GraphProblems, match="irreversible"):
         require_runnable(graphs[0])
     require_runnable(graphs[1])
+
+
+def test_a_tool_that_cannot_be_called_is_refused(server: McpServer) -> None:
+    """Its name and its server stand in the error; the others can be used."""
+    with pytest.raises(UsageError, match="the tool 'unusable' of the server 'desk' cannot be used: its schema is none"):
+        server.tools("unusable")
+
+
+def test_a_server_without_tools_says_so() -> None:
+    """One that offers other things is no source of tools."""
+    code = "import asyncio; from mcp.server import Server; from mcp.server.stdio import stdio_server\n"
+    code += "async def main():\n    server = Server('none')\n    async with stdio_server() as streams:\n"
+    code += "        await server.run(*streams, server.create_initialization_options())\nasyncio.run(main())"
+    with McpServer("none", command=[sys.executable, "-c", code]) as server:
+        assert "'none' does not list its tools: MCPError: Method not found" in refusal(server)
+
+
+def test_two_tools_of_one_name_on_one_server_are_refused() -> None:
+    """Which of them is meant cannot be said."""
+    twice: Any = [SimpleNamespace(name="echo"), SimpleNamespace(name="echo")]
+
+    with pytest.raises(UsageError, match="offers two tools named 'echo'"):
+        chosen("desk", twice, ["echo"])
 
 
 def test_what_a_server_says_of_a_tool_is_cut(server: McpServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable
 from typing import Any
 
+import httpx2
 import pytest
 from pydantic import BaseModel, ConfigDict
 from pydantic_ai import Agent as Theirs
@@ -78,6 +79,14 @@ def echo(name: str = "echo", used: int = 5, **options: Any) -> Theirs[Any, Any]:
         return ModelResponse([TextPart(str(prompts(messages)[-1]))], usage=usage)
 
     return Theirs(FunctionModel(says), name=name, **options)
+
+
+def at_small(server: ModelServer) -> OpenAIChatModel:
+    """A model at the tests' server, none of whose connections stays open."""
+    http = httpx2.AsyncClient(limits=httpx2.Limits(max_keepalive_connections=0))
+    return OpenAIChatModel(
+        "small", provider=OpenAIProvider(base_url=server.base_url, api_key=server.key, http_client=http)
+    )
 
 
 def alone(found: Any, **options: Any) -> Graph[Case]:
@@ -183,8 +192,8 @@ async def test_its_calls_are_bounded(calls: int, budget: Budget, bound: str, mad
 async def test_cancelling_reaches_its_request() -> None:
     """A request under way is closed when the run is cancelled."""
     with ModelServer(Say("Never.", breaks="hang", after=0)) as server:
-        model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=server.base_url, api_key=server.key))
-        async with start(alone(agent_node(Theirs(model, name="slow"))), Case()) as running:
+        agent = Theirs(at_small(server), name="slow")
+        async with start(alone(agent_node(agent)), Case()) as running:
             await until(server, hangs)
             running.cancel()
             result = await running.result()
@@ -196,10 +205,11 @@ async def test_cancelling_reaches_its_request() -> None:
 
 async def test_what_a_provider_refuses_is_told_as_ours() -> None:
     """An error of its provider comes out as ours, without the key."""
-    with ModelServer(Error(401, f"Incorrect API key provided: {KEY}")) as server:
-        model = OpenAIChatModel("small", provider=OpenAIProvider(base_url=server.base_url, api_key=server.key))
-        with pytest.raises(ModelRefused, match=r"bad: HTTP 401") as raised:
-            await run(alone(agent_node(Theirs(model, name="bad"))), Case())
+    with (
+        ModelServer(Error(401, f"Incorrect API key provided: {KEY}")) as server,
+        pytest.raises(ModelRefused, match=r"bad: HTTP 401") as raised,
+    ):
+        await run(alone(agent_node(Theirs(at_small(server), name="bad"))), Case())
 
     assert KEY not in str(raised.value)
 

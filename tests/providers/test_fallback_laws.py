@@ -64,7 +64,7 @@ class Moody:
             case "late":
                 raise ModelUnavailable(self.name)
             case "wait":
-                raise ModelUnavailable(self.name, 7.0)
+                raise ModelUnavailable(self.name, 7.0, unused=True)
             case "refused":
                 raise ModelRefused(self.name)
             case "broken":

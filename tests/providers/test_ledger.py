@@ -11,7 +11,8 @@ from graphflow import END, START, Agent, Budget, Graph, Join, ModelRefused, Pric
 from graphflow.errors import ModelError, UsageError
 from graphflow.events import EffectStarted
 from graphflow.nodes.providers.prices import price_of
-from tests.model_replies import Calls, Reply, Say
+from graphflow.testing import ManualClock
+from tests.model_replies import Calls, Error, Reply, Say, rate_limited
 from tests.openai_server import Asked, ModelServer
 from tests.providers.conversations import CONVERSATIONS, track
 from tests.providers.helpers import CLAUDE, Case, Parts, at, hear
@@ -134,6 +135,17 @@ async def test_branches_share_what_is_left() -> None:
     assert heard.result.status == "completed"
     assert heard.result.spent.total.tokens == 160
     assert all(asked.body["max_completion_tokens"] <= 200 for asked in server.requests)
+
+
+@pytest.mark.parametrize(("reply", "free"), [(rate_limited("1"), True), (Error(503), True), (Error(500), False)])
+async def test_a_request_that_was_turned_away_uses_no_tokens(reply: Error, free: bool) -> None:
+    """A rate limit costs a call and a retry, and no tokens; of an error in the middle nobody knows, so it costs all."""
+    with ModelServer(reply, reply, Say("Here.")) as server:
+        heard = await hear(graph_of(at(server), Budget(tokens=5000), retries=2, max_tokens=500), clock=ManualClock())
+
+    tokens = heard.result.spent.total.tokens or 0
+    assert heard.result.spent.total.model_calls == 3
+    assert tokens == 15 if free else tokens > 1000
 
 
 # --- answers that are none -------------------------------------------------------------------------------------------

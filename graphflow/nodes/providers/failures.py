@@ -20,6 +20,9 @@ LONGEST_TEXT = 600
 LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 """The HTTP statuses after which the same request may work."""
 
+BAD_REQUEST, SERVER_ERROR, OVERLOADED = 400, 500, frozenset({503, 529})
+"""A request is turned away before anything is done with a status of 400 to 499, or that of an overloaded server."""
+
 LIBRARIES = ("httpx", "httpx2", "httpcore2", "openai", "anthropic")
 """What pydantic-ai stands on: what comes out of these is a request that did not get through."""
 
@@ -44,18 +47,20 @@ def as_model_error(error: Exception, model: str, *, key_name: str = "", base_url
 
     if isinstance(error, ModelError):
         return error
-    text = f"{model}: {_told(error)}"
+    text, unused = f"{model}: {_told(error)}", _is_unused(error)
     match error:
         case theirs.ModelAPIError() if _is_refused(error):
-            return ModelRefused(f"{text} {_advice(error, key_name)}")
+            return ModelRefused(f"{text} {_advice(error, key_name)}", unused=unused)
         case theirs.ContentFilterError() | theirs.UserError():
             return ModelRefused(text)
         case theirs.ModelAPIError():
             wait = error.retry_after
             if wait is not None and wait > LONGEST_WAIT:
-                return ModelRefused(f"{text} It asks to wait {wait:,.0f} s, more than {LONGEST_WAIT:.0f} s.")
-            unreached = base_url is not None and getattr(error, "phase", None) == "connect"
-            return ModelUnavailable(f"{text} Is there a server at {base_url}?" if unreached else text, wait)
+                more = f"It asks to wait {wait:,.0f} s, more than {LONGEST_WAIT:.0f} s."
+                return ModelRefused(f"{text} {more}", unused=unused)
+            if base_url is not None and _is_unreached(error):
+                text = f"{text} Is there a server at {base_url}?"
+            return ModelUnavailable(text, wait, unused=unused)
         case theirs.UnexpectedModelBehavior() | TimeoutError() | OSError() | ValueError() | LookupError():
             return ModelUnavailable(text)  # garbled, late, cut off
         case _ if type(error).__module__.partition(".")[0] in LIBRARIES:
@@ -70,6 +75,17 @@ def _is_refused(error: ModelAPIError) -> bool:
     if isinstance(error, theirs.ModelQuotaExceededError | theirs.ModelRequestRejectedError):
         return True
     return isinstance(error, theirs.ModelHTTPError) and error.status_code not in LATER
+
+
+def _is_unreached(error: Exception) -> bool:
+    return getattr(error, "phase", None) == "connect"
+
+
+def _is_unused(error: Exception) -> bool:
+    """Tell whether a request was turned away before a model read it: then it used nothing."""
+    status = getattr(error, "status_code", 0)
+    turned_away = type(status) is int and (BAD_REQUEST <= status < SERVER_ERROR or status in OVERLOADED)
+    return _is_unreached(error) or (turned_away and not getattr(error, "in_stream", False))
 
 
 def _advice(error: ModelAPIError, key_name: str) -> str:
