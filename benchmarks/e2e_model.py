@@ -313,6 +313,7 @@ class Figures:
     routed: int = 0
     valid: int = 0
     hung: int = 0
+    refused: int = 0
     calls: list[int] = field(default_factory=list[int])
 
 
@@ -331,6 +332,7 @@ async def ask_all(model: ModelClient, seconds: float) -> Figures:
         routed, valid = asked == wanted, in_time and result is not None and is_valid(result, len(asked))
         figures.routed, figures.valid = figures.routed + routed, figures.valid + valid
         figures.hung += not in_time
+        figures.refused += len(result.refused) if result is not None else 0
         figures.calls.append(len(heard.agents))
         print(f"    asked {sorted(asked)}: {'right' if routed else f'wrong, it should be {sorted(wanted)}'}")
         for report in result.context.reports if result is not None else ():
@@ -341,10 +343,18 @@ async def ask_all(model: ModelClient, seconds: float) -> Figures:
 
 
 def is_valid(result: Result[Case], asked: int) -> bool:
-    """Tell whether all that were asked have reported as their contract says, and the desk has answered from that."""
-    reports = result.context.reports
+    """Tell whether all that were asked have reported as their contract says, and the desk has answered.
+
+    A call that a bound refused reached nobody, so its report is nobody's; such calls have a figure of their own.
+    """
+    reports = [report for report in result.context.reports if not is_refusal(report)]
     whole = len(reports) == asked > 0 and all(isinstance(report, Finding) for report in reports)
     return whole and isinstance(result.output, str) and bool(result.output.strip())
+
+
+def is_refusal(report: Finding | Report) -> bool:
+    """Tell whether a report says that a bound refused the call."""
+    return isinstance(report, Report) and report.reason is not None and report.reason.code == "max_hops"
 
 
 # --- a cancellation ---------------------------------------------------------------------------------------------
@@ -480,6 +490,7 @@ def main() -> int:
         ),
     }
     print(f"\nmodel calls for each question: {figures.calls}, {sum(figures.calls)} in all")
+    print(f"delegations that a bound refused: {figures.refused}")
     for figure, fine in good.items():
         print(f"{'ok ' if fine else 'BAD'}  {figure}")
     return 0 if all(good.values()) else 1

@@ -39,7 +39,8 @@ DEEPEST: Final = 10  # of a strict schema
 # The keywords that a strict schema may have; all others are refused by name.
 STRICT: Final = words(
     "type properties required additionalProperties items enum const anyOf $ref $defs definitions description title "
-    "pattern format multipleOf maximum exclusiveMaximum minimum exclusiveMinimum minItems maxItems $schema"
+    "pattern format multipleOf maximum exclusiveMaximum minimum exclusiveMinimum minItems maxItems "
+    "minLength maxLength $schema"
 )
 
 

@@ -9,14 +9,14 @@ import graphflow.mcp
 import graphflow.testing
 
 PUBLIC = {
-    "ALL", "ANY", "END", "NOTHING", "START", "STRICT",
-    "Agent", "Approval", "AskUser", "Brief", "Budget", "Call", "CallPiece", "Context", "Delegate", "Done", "FrozenDict", "Graph",
-    "GraphflowError", "Handoff", "Human", "Join", "Json", "Left", "MemoryJournal", "ModelClient", "ModelRefused", "ModelReply", "ModelUnavailable",
-    "ModelRequest", "Node", "Pause", "PostgresJournal", "Price", "ProviderModel", "Question", "Reason", "Report", "Result", "Run",
-    "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor",
-    "ThreadMessage", "Tool", "ToolCall", "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage",
-    "add", "agent_node", "append", "extend", "first", "fork", "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum",
-    "reopen", "repetition", "replay", "resume", "run", "run_sync", "secret", "start", "tool", "union", "when",
+    "ALL", "ANY", "END", "NOTHING", "START", "STRICT", "Agent", "Approval", "AskUser", "Brief", "Budget", "Call",
+    "CallPiece", "Context", "Delegate", "Done", "FrozenDict", "Graph", "GraphflowError", "Handoff", "Human", "Join",
+    "Json", "Left", "MemoryJournal", "ModelClient", "ModelRefused", "ModelReply", "ModelUnavailable", "ModelRequest",
+    "Node", "Pause", "PostgresJournal", "Price", "ProviderModel", "Question", "Reason", "Report", "Result", "Run",
+    "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor", "ThreadMessage", "Tool", "ToolCall",
+    "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage", "add", "agent_node", "append", "extend", "first", "fork",
+    "fork_run", "last", "node", "on", "on_active", "ping_pong", "quorum", "reopen", "repetition", "replay", "resume",
+    "run", "run_sync", "secret", "start", "tool", "union", "when",
 }  # fmt: skip
 
 TESTING = {

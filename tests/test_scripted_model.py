@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from graphflow.errors import UsageError
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
-from graphflow.nodes.client import ModelClient, ModelReply, ModelRequest, Price, ToolSpec, Usage
+from graphflow.nodes.client import CallPiece, ModelClient, ModelReply, ModelRequest, Price, ToolSpec, Usage
 from graphflow.nodes.tools import tool
 from graphflow.testing import RuleModel, ScriptedModel, call
 from graphflow.testing.models import as_reply, news, usage_of
@@ -256,7 +256,7 @@ def test_calls_and_tools_count_too() -> None:
 )
 async def test_a_text_is_streamed_in_pieces(pieces: int | None, streamed: list[str]) -> None:
     """They are the text, and no more than wanted; a call is not streamed."""
-    heard: list[str] = []
+    heard: list[str | CallPiece] = []
     model = ScriptedModel("abcdefg", call("look"), stream_pieces=pieces)
 
     await model.reply(request(), heard.append)

@@ -49,8 +49,8 @@ Data = dict[str, Any]
 _OWN_FIELDS: Final = frozenset({"name", "statements", "context", "escalate"})
 """Fields of a graph that have a place of their own in its structure."""
 
-_NO_PART: Final = frozenset({"name", "model"})
-"""Fields of a node that have a place of their own, or no part in its meaning: which client asks a model."""
+_NO_PART: Final = frozenset({"name", "model", "fallbacks"})
+"""Fields of a node that have a place of their own, or no part in its meaning: which clients ask a model."""
 
 _DATA: Final = (bool, int, float, str, bytes, Decimal)
 

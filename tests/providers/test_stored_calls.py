@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
-from graphflow import END, START, Agent, Graph, ProviderModel, fork_run, replay, resume, run, start
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Graph,
+    Join,
+    ModelClient,
+    ProviderModel,
+    State,
+    Supervisor,
+    fork,
+    fork_run,
+    on_active,
+    replay,
+    resume,
+    run,
+    start,
+    when,
+)
 from graphflow.errors import JournalUnavailable, ModelRefused
 from graphflow.events import Row
-from graphflow.testing import ManualClock, MemoryJournal, fold_again
+from graphflow.testing import ManualClock, MemoryJournal, ScriptedModel, fold_again
 from tests.model_replies import Calls, Error, Reply, Say, rate_limited
 from tests.openai_server import ModelServer
 from tests.providers.conversations import CONVERSATIONS, refund
@@ -199,3 +217,62 @@ async def test_without_its_fallbacks_a_model_stands_alone() -> None:
             await hear(graph.with_model(at(server, "openai:third")))
 
     assert [asked.body["model"] for asked in server.requests] == ["third"]
+
+
+def urls(_: State[Any]) -> tuple[str, ...]:
+    """The items of a map."""
+    return ("a", "b")
+
+
+def holds(_: State[Any]) -> bool:
+    """What always holds."""
+    return True
+
+
+def everything(model: ModelClient) -> Graph[Case]:
+    """A graph with an agent in every place that a graph has for one."""
+    made = {
+        name: Agent(name, model=model, fallbacks=[model])
+        for name in ("begins", "spoke", "left", "maybe", "lane", "other", "after", "person", "member", "hurt")
+    }
+    team = Supervisor("team", model=model)
+    inner = Graph("inner", START >> team, team.delegates(made["member"], max_hops=1), team >> END, context=Case)
+    return Graph(
+        "everything",
+        START.choose(on_active(made["spoke"]), default=made["begins"]),
+        made["spoke"] >> made["begins"],
+        made["begins"] >> fork(made["left"], when(holds, made["maybe"])) >> Join("j") >> inner,
+        inner.map(made["lane"] >> made["other"], over=urls, join=Join("all"), max_items=3),
+        made["lane"].on_error(made["hurt"], catch=ValueError),
+        made["hurt"] >> END,
+        Join("all") >> made["after"] >> END,
+        context=Case,
+        escalate=made["person"],
+        max_depth=2,
+    )
+
+
+def models_of(graph: Graph[Any]) -> dict[str, tuple[ModelClient, ...]]:
+    """The models of every agent of a graph, and of the graphs inside it."""
+    found: dict[str, tuple[ModelClient, ...]] = {}
+    for name, station in graph.compiled.stations.items():
+        inside: object = station.node
+        if isinstance(inside, Agent):
+            found[name] = inside.models
+        elif isinstance(inside, Graph):
+            found |= models_of(cast("Graph[Any]", inside))
+    return found
+
+
+def test_every_agent_gets_the_other_model_wherever_it_stands() -> None:
+    """In branches, cases, lanes, teams, error edges and escalation alike; the graph itself is what it was."""
+    first, second = ScriptedModel(), ScriptedModel()
+    graph = everything(first)
+
+    other = graph.with_model(second)
+
+    assert len(models_of(graph)) == 11
+    assert models_of(other) == dict.fromkeys(models_of(graph), (second,))
+    assert set(models_of(graph).values()) == {(first, first), (first,)}
+    assert (other, other.fingerprint(), other.structure()) == (graph, graph.fingerprint(), graph.structure())
+    assert [str(found) for found in other.check()] == [str(found) for found in graph.check()]
