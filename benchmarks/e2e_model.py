@@ -328,7 +328,7 @@ async def ask_all(model: ModelClient, seconds: float) -> Figures:
             result = await run(desk_of(heard, seconds), Case(question=question))
         took = time.monotonic() - began
         asked = set(heard.agents) & {BILLING, SHIPPING}
-        in_time = result is not None and result.status != "exhausted"
+        in_time = result is not None and (result.reason is None or result.reason.code != "seconds")
         routed, valid = asked == wanted, in_time and result is not None and is_valid(result, len(asked))
         figures.routed, figures.valid = figures.routed + routed, figures.valid + valid
         figures.hung += not in_time

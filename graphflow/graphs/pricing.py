@@ -37,21 +37,25 @@ def places_of(graph: Graph[Any]) -> tuple[Place, ...]:
     """Return every model of a graph and of the graphs inside it; kept with the graph, which is a value."""
     kept: tuple[Place, ...] | None = graph.__dict__.get("_places")
     if kept is None:
-        found: dict[int, list[Place]] = {}
-        _collect(graph, "", found)
-        kept = graph.__dict__["_places"] = tuple(place for places in found.values() for place in places)
+        found: list[Place] = []
+        _collect(graph, "", found, set())
+        kept = graph.__dict__["_places"] = tuple(found)
     return kept
 
 
-def _collect(graph: Graph[Any], above: str, found: dict[int, list[Place]]) -> None:
-    """Add the models of a graph; one value that stands in several places counts once."""
-    if id(graph) in found:
+MOST = 10_000
+"""How many places are told apart; beyond, one graph that stands in several places counts once."""
+
+
+def _collect(graph: Graph[Any], above: str, places: list[Place], seen: set[int]) -> None:
+    """Add the models of a graph, at each of its places: an equal graph may stand there when the run is read."""
+    if id(graph) in seen and len(places) >= MOST:
         return
-    places = found[id(graph)] = []
+    seen.add(id(graph))
     for name, node in sorted(graph.nodes.items()):
         text = f"{above}{path_text((Segment(name),))}"
         if isinstance(node, Graph):
-            _collect(cast("Graph[Any]", node), f"{text}/", found)
+            _collect(cast("Graph[Any]", node), f"{text}/", places, seen)
         elif isinstance(node, Agent):
             places += [
                 Place(f"{text}~{number}" if number else text, id(graph), name, number, model)

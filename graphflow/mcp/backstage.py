@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Coroutine
@@ -27,6 +28,7 @@ class Backstage:
 
     def __init__(self, name: str) -> None:
         """Start the thread."""
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -49,8 +51,11 @@ class Backstage:
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin something in the loop, from any thread; to cancel the future cancels it there.
 
-        Where the thread has ended, the future is cancelled already.
+        Where the thread has ended, or stayed behind when the process forked, the future is cancelled already.
         """
+        if os.getpid() != self._process:
+            work.close()
+            return _cancelled()
         around = copy_context()  # a trace goes on there
         sniffio = sys.modules.get("sniffio")
         if sniffio is not None:  # and nothing there is to believe that it runs on trio
@@ -59,18 +64,25 @@ class Backstage:
             return around.run(asyncio.run_coroutine_threadsafe, work, self._loop)
         except RuntimeError:
             work.close()
-            refused: Future[T] = Future()
-            refused.cancel()
-            return refused
+            return _cancelled()
 
     def stop_soon(self) -> None:
         """Let the thread end; what it still does is cancelled."""
+        if os.getpid() != self._process:
+            return
         with contextlib.suppress(RuntimeError):  # it has ended already
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def join(self, seconds: float) -> None:
         """Wait until the thread has ended, at most some seconds."""
-        self._thread.join(seconds)
+        if os.getpid() == self._process:
+            self._thread.join(seconds)
+
+
+def _cancelled() -> Future[Any]:
+    refused: Future[Any] = Future()
+    refused.cancel()
+    return refused
 
 
 async def across(future: Future[T]) -> T:

@@ -15,6 +15,9 @@ LONGEST: Final = 50_000
 MOST: Final = 20
 """How many complaints are looked for."""
 
+MOST_STEPS: Final = 20_000
+"""How many steps a check may take before it is left to the server: it runs where a run decides."""
+
 _NAMED: Final = frozenset({"properties", "$defs", "definitions", "dependentSchemas"})
 """Where schemas stand under names of any kind."""
 
@@ -49,20 +52,52 @@ def check_of(schema: Mapping[str, Any]) -> Check:
     except SchemaError as error:
         msg = f"its schema is none: {' '.join(str(error.message).split())[:200]}"
         raise ValueError(msg) from error
-    return _complaints_of(kind(_without_patterns(schema), registry=cast("Any", Registry)()))
+    counted, steps = _counting(kind)
+    return _complaints_of(counted(_without_patterns(schema), registry=cast("Any", Registry)()), steps)
 
 
-def _complaints_of(validator: Any) -> Callable[[dict[str, Any]], list[str]]:
+class _TooMuch(Exception):
+    """A check has taken too many steps."""
+
+
+def _counting(kind: Any) -> tuple[Any, list[int]]:
+    """Return a class of validators that gives up after so many steps, and the counter of the steps that are left.
+
+    A small schema can take longer than anybody lives: forty definitions, each one of which is two times the next.
+    """
+    from jsonschema.validators import extend
+
+    left = [0]
+
+    def counted(check: Any) -> Any:
+        def step(*given: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise _TooMuch
+            return check(*given)
+
+        return step
+
+    checks: dict[str, Any] = {name: counted(check) for name, check in kind.VALIDATORS.items()}
+    return cast("Any", extend)(kind, checks), left
+
+
+def _complaints_of(validator: Any, left: list[int]) -> Callable[[dict[str, Any]], list[str]]:
     from referencing.exceptions import Unresolvable
 
     def wrong(arguments: dict[str, Any]) -> list[str]:
         found: list[tuple[list[str], str]] = []
         try:
+            json.dumps(arguments, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return ["it holds text that is no Unicode (half a surrogate pair), which no server can be sent"]
+        left[0] = MOST_STEPS
+        try:
             for error in validator.iter_errors(arguments):
                 found.append(([str(step) for step in error.absolute_path], _said(error)))
                 if len(found) >= MOST:
                     break
-        except Unresolvable:
+        except (Unresolvable, _TooMuch):
             return []  # the server knows what it means
         return [f"{'.'.join(path)}: {said}" if path else said for path, said in sorted(found)]
 

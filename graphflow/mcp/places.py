@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import urlsplit
 
 from graphflow.mcp import guard
+from graphflow.model.addresses import shown_address
 
 LINES: Final = 20
 """How many of the last lines of a server's stderr are kept."""
@@ -130,9 +130,7 @@ class Address:
     @property
     def shown(self) -> str:
         """The address without what may be secret in it."""
-        parts = urlsplit(self.url)
-        port = f":{parts.port}" if parts.port is not None else ""
-        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        return shown_address(self.url)
 
     @asynccontextmanager
     async def streams(self, last: LastWords) -> AsyncGenerator[Any]:  # noqa: ARG002 - nobody hears its stderr

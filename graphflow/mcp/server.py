@@ -11,7 +11,6 @@ from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import urlsplit
 
 from graphflow.errors import ToolServerUnavailable, UsageError
 from graphflow.mcp.backstage import Backstage, across
@@ -21,6 +20,7 @@ from graphflow.mcp.extra import require_mcp
 from graphflow.mcp.offered import chosen, effect_of, names_of, said_of
 from graphflow.mcp.places import Address, Launch, Place
 from graphflow.mcp.results import text_of
+from graphflow.model.addresses import check_address
 from graphflow.nodes.given import STEP, tool_of_schema
 from graphflow.nodes.tools import Effect, Tool, ToolFailure, ToolStep
 
@@ -276,10 +276,7 @@ def _launch(where: str, command: Any, env: Any, cwd: str | Path | None, headers:
 
 
 def _address(where: str, url: object, headers: Any, env: object, cwd: object) -> Address:
-    parts = urlsplit(url) if isinstance(url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        msg = f"{where}: url= is an address as http://127.0.0.1:8000/mcp."
-        raise UsageError(msg)
+    check_address(f"{where}: url=", url)
     if env is not None or cwd is not None:
         msg = f"{where}: env= and cwd= are for a command."
         raise UsageError(msg)

@@ -231,7 +231,8 @@ def _checked_model(where: str, model: object) -> ModelClient:
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
             f"{where}model={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
-            f"with `async def reply(request, stream)`; for tests there is graphflow.testing.ScriptedModel."
+            f"with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
+            f"for tests there is graphflow.testing.ScriptedModel."
         )
         raise UsageError(msg)
     if not isinstance(model, Readied):  # one that gets ready looks for its price then, and not when a graph is drawn

@@ -22,7 +22,7 @@ from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.asking import Offer, as_plain_text, problems_text
-from graphflow.runtime.attempts import may_retry
+from graphflow.runtime.attempts import ONE_RETRY, may_retry
 from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import TOKENS, USD, Amount, Amounts, Meter
@@ -37,6 +37,9 @@ SOMETHING: Final = Decimal("1e-9")
 
 ONE_TOOL: Amounts = (0, 0, 1, 0, 0, 0)
 ONE_TOOL_AGAIN: Amounts = (0, 0, 1, 1, 0, 0)
+
+ONE_MORE: Final = (ONE_RETRY[0], 1, *ONE_RETRY[2:])
+"""What one more attempt of an agent costs at the least: a retry and a call of its model."""
 
 
 class Wishes(Core):
@@ -86,9 +89,8 @@ class Wishes(Core):
             manner.specs, manner.schema, max_tokens, "native" if manner.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
-        talk.asked = CallModel(
-            visit.path, visit.turn, visit.attempt, "model", talk.client, request, group, again=may_retry(visit)
-        )  # fmt: skip
+        again = may_retry(visit) and visit.token.frame.meter.refusing(ONE_MORE) is None
+        talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", talk.client, request, group, again)
         self.with_slot(visit, talk.asked)
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:

@@ -49,7 +49,7 @@ async def test_max_tokens_is_what_the_budget_has_left() -> None:
     with ModelServer(*script, Say("Done.", usage=(50, 5))) as server:
         heard = await hear(graph_of(at(server), Budget(tokens=600), max_tokens=400))
 
-    allowed = [asked.body["max_completion_tokens"] for asked in server.requests]
+    allowed = [asked.body["max_tokens"] for asked in server.requests]
     reserved = [event.reserved.tokens for event in heard.of(EffectStarted) if event.name == "model"]
     assert heard.result.output == "Done."
     assert allowed[0] == 400
@@ -66,7 +66,7 @@ async def test_money_clamps_what_may_be_written_too() -> None:
     with ModelServer(Say("Here.", usage=(10, 3))) as server:
         heard = await hear(graph_of(at(server, price=price), Budget(usd="0.50")))
 
-    assert server.requests[0].body["max_completion_tokens"] == 5
+    assert server.requests[0].body["max_tokens"] == 5
     assert heard.result.spent.total.usd == CENT * 30
 
 
@@ -125,7 +125,7 @@ async def test_branches_share_what_is_left() -> None:
     """Agents that ask at once are never allowed more than the budget has, taken together."""
 
     def answer(asked: Asked) -> Say:
-        return Say("Here.", usage=(20, min(20, asked.body["max_completion_tokens"])), trickle=0.01)
+        return Say("Here.", usage=(20, min(20, asked.body["max_tokens"])), trickle=0.01)
 
     with ModelServer(answer) as server:
         agents = [Agent(f"a{number}", model=at(server), max_tokens=200) for number in range(4)]
@@ -134,7 +134,7 @@ async def test_branches_share_what_is_left() -> None:
 
     assert heard.result.status == "completed"
     assert heard.result.spent.total.tokens == 160
-    assert all(asked.body["max_completion_tokens"] <= 200 for asked in server.requests)
+    assert all(asked.body["max_tokens"] <= 200 for asked in server.requests)
 
 
 @pytest.mark.parametrize(("reply", "free"), [(rate_limited("1"), True), (Error(503), True), (Error(500), False)])

@@ -190,7 +190,7 @@ async def test_a_fallback_is_reserved_and_settled_at_its_own_price() -> None:
 
     second = server.requests[1].body
     assert heard.result.output == "Here."
-    assert second["max_completion_tokens"] < 21
+    assert second["max_tokens"] < 21
     assert heard.result.spent.total.usd is not None
     assert heard.result.spent.total.usd >= 100 * dear.input + 4 * dear.output
 

@@ -26,6 +26,9 @@ BAD_REQUEST, SERVER_ERROR, OVERLOADED = 400, 500, frozenset({503, 529})
 LIBRARIES = ("httpx", "httpx2", "httpcore2", "openai", "anthropic")
 """What pydantic-ai stands on: what comes out of these is a request that did not get through."""
 
+AGAIN = "It may work later: retries= of the agent asks it again, fallbacks= another model."
+"""What can be done where a request failed that may work later."""
+
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 SHORTEST_SECRET = 8
 """What of the environment is never shown: what has such a word in its name, and is not as short as a flag."""

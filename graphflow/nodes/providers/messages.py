@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,12 +24,15 @@ def history_of(request: ModelRequest) -> list[said.ModelMessage]:
     """Return the messages of a request; neighbours that come from the same side are one message."""
     from pydantic_ai import messages as said
 
-    names = {call.id: call.name for message in request.messages for call in message.calls}
+    names = {call.id: _tool_name(call.name) for message in request.messages for call in message.calls}
     made: list[said.ModelMessage] = []
     for message in request.messages:
         if message.role == "assistant":
-            spoken: list[said.ModelResponsePart] = [said.TextPart(message.text)] if message.text else []
-            spoken += [said.ToolCallPart(call.name, _as_object(call.arguments), call.id) for call in message.calls]
+            spoken: list[said.ModelResponsePart] = [said.TextPart(unicode(message.text))] if message.text else []
+            spoken += [
+                said.ToolCallPart(_tool_name(call.name), _as_object(unicode(call.arguments)), unicode(call.id))
+                for call in message.calls
+            ]
             last = made[-1] if made else None
             if isinstance(last, said.ModelResponse):
                 last.parts = [*last.parts, *spoken]
@@ -45,7 +49,7 @@ def history_of(request: ModelRequest) -> list[said.ModelMessage]:
         made.insert(0, said.ModelRequest(parts=[said.UserPromptPart("(The beginning is not shown.)")]))
     for asked in made:
         if isinstance(asked, said.ModelRequest):
-            asked.instructions = request.system or None
+            asked.instructions = unicode(request.system) or None
     return made
 
 
@@ -54,17 +58,31 @@ def _heard(message: ThreadMessage, names: dict[str, str]) -> said.ModelRequestPa
 
     if message.role == "tool":
         return said.ToolReturnPart(
-            names.get(message.answers, NO_TOOL), message.text, message.answers,
+            names.get(message.answers, NO_TOOL), unicode(message.text), unicode(message.answers),
             outcome="failed" if message.failed else "success",
         )  # fmt: skip
-    return said.UserPromptPart(message.text or " ")  # providers refuse an empty text
+    return said.UserPromptPart(unicode(message.text) or " ")  # providers refuse an empty text
+
+
+def unicode(text: str) -> str:
+    """Return a text that can be sent: half a surrogate pair is no Unicode, and becomes a question mark.
+
+    >>> unicode("half \ud800 of it")
+    'half ? of it'
+    """
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _tool_name(name: str) -> str:
+    """Return a name that providers take: a model may have called something that no tool can be called."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or NO_TOOL
 
 
 def _as_object(arguments: str) -> str:
     """Return arguments as a JSON object: what a model wrote may be no JSON at all, and some providers read it again."""
     try:
         found = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = arguments
     return arguments if isinstance(found, dict) else json.dumps({"not_an_object": found})
 

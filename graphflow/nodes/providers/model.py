@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
+from graphflow.model.addresses import check_address, shown_address
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
 from graphflow.nodes.providers.failures import as_model_error, shows_a_key, without_keys
 from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
@@ -82,26 +84,27 @@ class ProviderModel:
                 raise UsageError(msg)
         else:
             self.name, self._given = _name_of(model), model
-        if base_url is not None and not base_url.startswith(("http://", "https://")):
-            msg = f"base_url={base_url!r}: an address is needed that begins with http:// or https://."
-            raise UsageError(msg)
-        if base_url is not None and "@" in base_url.partition("://")[2].partition("/")[0]:
-            msg = "base_url: it has a name or a password in it, which every error would show; use key_from=."
-            raise UsageError(msg)
+        if base_url is not None:
+            _check_base_url("base_url=", base_url)
         checked_price(f"{self.name!r}: ", price)
-        if not timeout > 0:
+        seconds: object = timeout
+        if not isinstance(seconds, int | float) or not seconds > 0:
             msg = f"timeout={timeout!r}: a number of seconds above 0 is needed."
             raise UsageError(msg)
+        table: object = {} if settings is None else settings
+        if not isinstance(table, Mapping):
+            msg = f"settings=: a table as pydantic-ai's ModelSettings is needed, not a {type(settings).__name__}."
+            raise UsageError(msg)
         forbidden = sorted({"max_tokens", "timeout", "request_timeout", "max_retries"} & set(settings or ()))
-        if forbidden:
-            msg = f"settings={settings!r}: {', '.join(forbidden)} are the agent's and this model's own arguments."
+        if forbidden:  # the others may hold a secret, as headers do
+            msg = f"settings=: {', '.join(forbidden)} are the agent's and this model's own arguments."
             raise UsageError(msg)
         self._base_url, self._key_from, self._native_tools = base_url, key_from, native_tools
         self._timeout, self._stream, self._price, self._settings = timeout, stream, price, dict(settings or {})
 
     def __repr__(self) -> str:
         """Show the name and the address, never a key."""
-        where = "" if self.base_url is None else f", base_url={self.base_url!r}"
+        where = "" if self.base_url is None else f", base_url={_shown(self.base_url)!r}"
         return f"ProviderModel({self.name!r}{where})"
 
     # --- what is known of it before it is asked ---
@@ -169,6 +172,8 @@ class ProviderModel:
         except ImportError as error:
             msg = f"model={self.name!r}: {error}"
             raise UsageError(msg) from error
+        if self._base_url is None and self.base_url is not None:
+            check_address(f"model={self.name!r}, OPENAI_BASE_URL=", self.base_url)
         wanted, needs_key = self._key_name, self._key_from is not None or self.base_url is None
         if wanted and needs_key and not os.environ.get(wanted):
             msg = f"model={self.name!r}: its key is read from {wanted} in the environment, which is not set."
@@ -210,7 +215,12 @@ class ProviderModel:
         except ModelError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a provider's library raises is told as ours
-            ours = as_model_error(error, self.name, key_name=self._key_name, base_url=self.base_url)
+            ours = as_model_error(
+                error,
+                self.name,
+                key_name=self._key_name,
+                base_url=None if self.base_url is None else _shown(self.base_url),
+            )
             raise ours from None if shows_a_key(error) else error
 
     async def _ask(self, model: Model, request: ModelRequest, stream: Stream) -> ModelReply:
@@ -277,9 +287,13 @@ class ProviderModel:
             from pydantic_ai.models.openai import OpenAIChatModel
             from pydantic_ai.providers.openai import OpenAIProvider
 
-            return OpenAIChatModel(
-                self.name.partition(":")[2], provider=OpenAIProvider(base_url=base_url, api_key=key, http_client=http)
-            )
+            name, server = self.name.partition(":")[2], OpenAIProvider(base_url=base_url, api_key=key, http_client=http)
+            made = OpenAIChatModel(name, provider=server)
+            if OPENAIS_OWN.match(name):
+                return made
+            # Other servers know the older name of the limit, and some leave out the newer one without a word.
+            profile: Any = {**made.profile, "openai_chat_supports_max_completion_tokens": False}
+            return OpenAIChatModel(name, provider=server, profile=profile)
 
         def provider_of(name: str) -> Any:
             kind: Any = infer_provider_class(name)
@@ -287,6 +301,9 @@ class ProviderModel:
 
         return infer_model(self.name, provider_of)
 
+
+OPENAIS_OWN = re.compile(r"(.*/)?(gpt-|chatgpt-|o\d)")
+"""The names of OpenAI's own models, behind whatever address: they take `max_completion_tokens` alone."""
 
 SAYS_WHY_IT_ENDS = frozenset({"OpenAIChatModel", "AnthropicModel"})
 """The models of pydantic-ai whose streams say at their end why; what a stream of others lacks proves nothing."""
@@ -320,6 +337,25 @@ def _certificates() -> Any:
     import httpx2
 
     return httpx2.create_ssl_context()
+
+
+def _check_base_url(where: str, base_url: str) -> None:
+    """Look whether an address makes sense, and holds nothing that every error would show.
+
+    Raises:
+        UsageError: if it does not.
+    """
+    check_address(where, base_url)
+    if _shown(base_url) != base_url.partition("#")[0]:
+        msg = f"{where}{_shown(base_url)!r}: without a name, a password or a query; the key is read from key_from=."
+        raise UsageError(msg)
+
+
+def _shown(base_url: str) -> str:
+    try:
+        return shown_address(base_url)
+    except ValueError:
+        return "(no address)"
 
 
 def _name_of(model: object) -> str:

@@ -1,0 +1,77 @@
+"""What nobody would write on purpose, but a model may: it costs one call, never a run, a loop or a key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from graphflow import ModelRequest, ProviderModel, ThreadMessage, ToolCall
+from graphflow.errors import UsageError
+from graphflow.mcp import McpServer
+from graphflow.mcp.checking import check_of
+from graphflow.nodes.providers.messages import history_of
+
+BOMB: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"$ref": "#/$defs/d0"}},
+    "$defs": {
+        **{f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)},
+        "d40": {"type": "integer"},
+    },
+}
+"""A small schema whose check has 2 ** 40 steps."""
+
+
+@pytest.mark.parametrize("arguments", ["[" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000, "\ud800", "7", ""])
+def test_arguments_of_any_kind_can_be_sent_back(arguments: str) -> None:
+    """A model sees what it has called, whatever that was, and the next request is one that a provider takes."""
+    said = ThreadMessage("assistant", "half \ud800", (ToolCall("look (it) up", arguments, "one"),))
+    told = ThreadMessage("tool", "not executed \ud800", answers="one", failed=True)
+
+    made = history_of(ModelRequest("desk", "desk", 1, "be kind \ud800", (ThreadMessage("user", "Hi"), said, told)))
+
+    [call] = [part for message in made for part in message.parts if part.part_kind == "tool-call"]
+    assert isinstance(json.loads(call.args_as_json_str()), dict)
+    assert call.tool_name == "look__it__up"
+    assert all("\ud800" not in repr(message) for message in made)
+
+
+def test_a_schema_cannot_hold_a_run_up() -> None:
+    """The check gives up after some steps, always the same, and leaves the arguments to the server."""
+    assert check_of(BOMB)({"a": "no number"}) == []
+
+
+def test_text_that_is_no_unicode_does_not_fit() -> None:
+    """It cannot be written to a server, whose connection belongs to others too."""
+    assert check_of({"type": "object"})({"text": "\ud800"})
+
+
+@pytest.mark.parametrize(
+    "address", ["http://[::1", "http://127.0.0.1:99999/v1", "http://h:abc/v1", "ftp://h/v1", "", 5]
+)
+def test_an_address_that_is_none_is_refused_where_it_is_given(address: Any) -> None:
+    """And not when the first request is made."""
+    with pytest.raises(UsageError, match="an address is needed"):
+        ProviderModel("openai:x", base_url=address)
+    with pytest.raises(UsageError, match="an address is needed"):
+        McpServer("desk", url=address)
+
+
+@pytest.mark.parametrize("address", ["http://me:hunter2long@127.0.0.1:9/v1", "http://127.0.0.1:9/v1?key=hunter2long"])
+def test_what_is_secret_in_an_address_is_never_shown(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where it is given, and not where it comes from the environment."""
+    with pytest.raises(UsageError) as given:
+        ProviderModel("openai:x", base_url=address)
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
+
+    assert "hunter2long" not in f"{given.value} {ProviderModel('openai:x')!r}"
+
+
+def test_settings_are_not_repeated_in_an_error() -> None:
+    """They may hold headers, and these a token."""
+    with pytest.raises(UsageError) as raised:
+        ProviderModel("openai:x", settings={"extra_headers": {"Authorization": "Bearer hunter2long"}, "timeout": 3})
+
+    assert "hunter2long" not in str(raised.value)
