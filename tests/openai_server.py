@@ -271,8 +271,12 @@ class _Connection(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a POST."""
+        length = int(self.headers.get("Content-Length") or 0)
+        sent = self.rfile.read(length)
+        if len(sent) < length:  # who was cancelled while it wrote has asked for nothing
+            return
         try:
-            body: Any = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+            body: Any = json.loads(sent)
         except ValueError:
             body = None
         self._serve(body)
