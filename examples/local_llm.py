@@ -35,6 +35,7 @@ from graphflow import (
     run_sync,
     tool,
 )
+from graphflow.errors import ModelError
 from graphflow.events import Event, FrameOpened
 
 QUESTION: Final = "I was charged twice on INV-311 and where is my order A-7?"
@@ -138,9 +139,13 @@ def is_there(url: str) -> bool:
         return False
 
 
+def _why(result: Result[Case]) -> str:
+    return result.status if result.reason is None else result.reason.text
+
+
 def told(result: Result[Case], events: Sequence[Event]) -> str:
     """Say what came of a run: the answer, what was spent, and who was asked how often."""
-    answer = result.output.answer if isinstance(result.output, Reply) else f"no answer: {result.reason}"
+    answer = result.output.answer if isinstance(result.output, Reply) else f"no answer: {_why(result)}"
     spent = result.spent.total
     asked = Counter(event.path[-1].name for event in events if isinstance(event.body, FrameOpened) and event.path)
     team = ", ".join(f"{name} ×{times}" if times > 1 else name for name, times in asked.items()) or "nobody"
@@ -164,7 +169,11 @@ def main(words: Sequence[str] | None = None) -> int:
         f"openai:{given.model}", base_url=given.base_url, native_tools=False, settings={"temperature": 0}
     )
     events: list[Event] = []
-    result = run_sync(support(model), Case(question=given.question), listeners=[events.append])
+    try:
+        result = run_sync(support(model), Case(question=given.question), listeners=[events.append])
+    except ModelError as error:
+        print(f"no answer: {error}", file=sys.stderr)
+        return 1
     print(told(result, events))
     return 0 if result.status == "completed" else 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
@@ -254,7 +255,10 @@ def _answer(output: object, *, note: str = "", error: bool = False) -> CallToolR
         content.append(TextContent(text=note))
     plain: Any = None
     if isinstance(output, BaseModel):
-        plain = pydantic_core.to_jsonable_python(output, by_alias=True, inf_nan_mode="strings")
+        with contextlib.suppress(
+            pydantic_core.PydanticSerializationError
+        ):  # bytes that are no text: it is told in words
+            plain = pydantic_core.to_jsonable_python(output, by_alias=True, inf_nan_mode="strings")
     return CallToolResult(content=content, structured_content=plain, is_error=error)
 
 

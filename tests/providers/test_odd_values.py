@@ -6,9 +6,23 @@ import json
 from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
-from graphflow import ModelRequest, ProviderModel, ThreadMessage, ToolCall
-from graphflow.errors import UsageError
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Context,
+    Graph,
+    ModelRequest,
+    ModelUnavailable,
+    ProviderModel,
+    ThreadMessage,
+    ToolCall,
+    run,
+)
+from graphflow.errors import ModelError, UsageError
 from graphflow.mcp import McpServer
 from graphflow.mcp.checking import check_of
 from graphflow.nodes.providers.messages import history_of
@@ -22,6 +36,17 @@ BOMB: dict[str, Any] = {
     },
 }
 """A small schema whose check has 2 ** 40 steps."""
+
+
+class Question(Context):
+    """What is asked."""
+
+    text: str = "Where is it?"
+
+
+def one(answer: Any) -> Graph[Question]:
+    """Return an agent with a model of one's own."""
+    return Graph("g", START >> Agent("desk", model=ProviderModel(FunctionModel(answer))) >> END, context=Question)
 
 
 @pytest.mark.parametrize("arguments", ["[" * 50_000, '{"a":' * 50_000 + "1" + "}" * 50_000, "\ud800", "7", ""])
@@ -75,3 +100,29 @@ def test_settings_are_not_repeated_in_an_error() -> None:
         ProviderModel("openai:x", settings={"extra_headers": {"Authorization": "Bearer hunter2long"}, "timeout": 3})
 
     assert "hunter2long" not in str(raised.value)
+
+
+def broken(messages: object, info: object) -> ModelResponse:
+    """A model of one's own with a bug in it."""
+    msg = "a bug of mine"
+    raise ValueError(msg)
+
+
+def plain(messages: object, info: object) -> ModelResponse:
+    """A model of one's own that cannot stream."""
+    return ModelResponse(parts=[TextPart("It is on its way.")])
+
+
+async def test_a_bug_in_a_model_of_ones_own_is_not_waited_for(anyio_backend: str) -> None:
+    """It is no provider that may work later."""
+    with pytest.raises(ModelError, match="a bug of mine") as raised:
+        await run(one(broken), Question())
+
+    assert not isinstance(raised.value, ModelUnavailable)
+
+
+async def test_a_model_that_cannot_stream_is_asked_for_the_whole(anyio_backend: str) -> None:
+    """Nobody has to know that there are two ways."""
+    result = await run(one(plain), Question())
+
+    assert result.output == "It is on its way."

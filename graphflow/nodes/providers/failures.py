@@ -34,7 +34,9 @@ SHORTEST_SECRET = 8
 """What of the environment is never shown: what has such a word in its name, and is not as short as a flag."""
 
 
-def as_model_error(error: Exception, model: str, *, key_name: str = "", base_url: str | None = None) -> ModelError:
+def as_model_error(
+    error: Exception, model: str, *, key_name: str = "", base_url: str | None = None, own: bool = False
+) -> ModelError:
     """Return an error of pydantic-ai, or of what it stands on, as ours.
 
     The text names the model, the status, and what can be done. A key of the environment never stands in it: where the
@@ -45,6 +47,7 @@ def as_model_error(error: Exception, model: str, *, key_name: str = "", base_url
         model: the name of the model.
         key_name: where its key stands in the environment, or "".
         base_url: where its server is, or None for the provider's own.
+        own: whether it is a model of the user's own making, whose errors are no provider's.
     """
     from pydantic_ai import exceptions as theirs
 
@@ -64,6 +67,8 @@ def as_model_error(error: Exception, model: str, *, key_name: str = "", base_url
             if base_url is not None and _is_unreached(error):
                 text = f"{text} Is there a server at {base_url}?"
             return ModelUnavailable(text, wait, unused=unused)
+        case ValueError() | LookupError() if own:
+            return ModelError(text)
         case theirs.UnexpectedModelBehavior() | TimeoutError() | OSError() | ValueError() | LookupError():
             return ModelUnavailable(text)  # garbled, late, cut off
         case _ if type(error).__module__.partition(".")[0] in LIBRARIES:

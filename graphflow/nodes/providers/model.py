@@ -220,6 +220,7 @@ class ProviderModel:
                 self.name,
                 key_name=self._key_name,
                 base_url=None if self.base_url is None else _shown(self.base_url),
+                own=self._given is not None,
             )
             raise ours from None if shows_a_key(error) else error
 
@@ -232,7 +233,8 @@ class ProviderModel:
         ours: dict[str, Any] = {"max_tokens": request.max_tokens, "request_timeout": self._timeout, "max_retries": 0}
         ignored = model.unsupported_settings
         settings: Any = {**self._settings, **{key: value for key, value in ours.items() if key not in ignored}}
-        if not self._stream:
+        whole = getattr(model, "stream_function", ...) is None  # pydantic-ai's FunctionModel with a plain function
+        if whole or not self._stream:
             answered = await direct.model_request(
                 model, history, model_settings=settings, model_request_parameters=parameters
             )
