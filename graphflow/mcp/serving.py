@@ -257,7 +257,7 @@ def _answer(output: object, *, note: str = "", error: bool = False) -> CallToolR
     if isinstance(output, BaseModel):
         with contextlib.suppress(
             pydantic_core.PydanticSerializationError
-        ):  # bytes that are no text: it is told in words
+        ):  # told in words
             plain = pydantic_core.to_jsonable_python(output, by_alias=True, inf_nan_mode="strings")
     return CallToolResult(content=content, structured_content=plain, is_error=error)
 
