@@ -255,9 +255,7 @@ def _answer(output: object, *, note: str = "", error: bool = False) -> CallToolR
         content.append(TextContent(text=note))
     plain: Any = None
     if isinstance(output, BaseModel):
-        with contextlib.suppress(
-            pydantic_core.PydanticSerializationError
-        ):  # told in words
+        with contextlib.suppress(pydantic_core.PydanticSerializationError):  # told in words
             plain = pydantic_core.to_jsonable_python(output, by_alias=True, inf_nan_mode="strings")
     return CallToolResult(content=content, structured_content=plain, is_error=error)
 
