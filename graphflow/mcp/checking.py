@@ -65,7 +65,7 @@ def _counting(kind: Any) -> tuple[Any, list[int]]:
 
     A small schema can take longer than anybody lives: forty definitions, each one of which is two times the next.
     """
-    from jsonschema.validators import extend
+    from jsonschema import validators
 
     left = [0]
 
@@ -79,7 +79,7 @@ def _counting(kind: Any) -> tuple[Any, list[int]]:
         return step
 
     checks: dict[str, Any] = {name: counted(check) for name, check in kind.VALIDATORS.items()}
-    return cast("Any", extend)(kind, checks), left
+    return cast("Any", validators).extend(kind, checks), left
 
 
 def _complaints_of(validator: Any, left: list[int]) -> Callable[[dict[str, Any]], list[str]]:

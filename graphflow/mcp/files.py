@@ -86,7 +86,7 @@ class Folder:
                 path = (Path(folder) / name).relative_to(self.root).as_posix()
                 try:
                     lines = self._lines(self._inside(path))
-                except (OSError, ValueError):
+                except (OSError, ValueError, RuntimeError):
                     continue  # a link out of here, no text, too large
                 count += 1
                 if count > MOST_DOCUMENTS:
@@ -103,7 +103,10 @@ class Folder:
         outside = f"{path!r} is not in the folder: give a path as list_documents shows it."
         if "\0" in path or given.is_absolute() or any(part.startswith(".") for part in given.parts):
             raise ValueError(outside)
-        real = (self.root / given).resolve()
+        try:
+            real = (self.root / given).resolve()
+        except RuntimeError as error:  # a link that leads to itself, before Python 3.13
+            raise ValueError(outside) from error
         if not real.is_relative_to(self.root) or any(part[:1] == "." for part in real.relative_to(self.root).parts):
             raise ValueError(outside)
         return real

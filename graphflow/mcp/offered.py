@@ -62,8 +62,14 @@ def names_of(names: Iterable[str], prefix: str) -> dict[str, str]:
     made: dict[str, str] = {}
     for name, short in plain.items():
         if len(short) > LONGEST_NAME or not short or list(plain.values()).count(short) > 1:
-            digest = hashlib.sha256(name.encode()).hexdigest()[:6]
-            made[name] = f"{short[: LONGEST_NAME - 7]}_{digest}"
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            length = 6
+            while (unique := f"{short[: LONGEST_NAME - 1 - length]}_{digest[:length]}") in {
+                *plain.values(),
+                *made.values(),
+            }:
+                length += 1  # somebody has called another one just that
+            made[name] = unique
         else:
             made[name] = short
     return made

@@ -128,7 +128,8 @@ def _one(graph: Graph[Any], name: str) -> Served:
     else:
         first = None
         schema = {"properties": {}, **json.loads(schema_text(graph.context))}
-        schema["properties"] = {key: part for key, part in schema["properties"].items() if key not in secrets}
+        hidden = _hidden(graph.context)
+        schema["properties"] = {key: part for key, part in schema["properties"].items() if key not in hidden}
     harmful = any(node.irreversible for inner in nested_graphs(graph) for node in inner.mentioned())
     hints = types.ToolAnnotations(read_only_hint=False, destructive_hint=True) if harmful else None
     described = " ".join((graph.description or "").split()) or f"Run the graph {graph.name!r}."
@@ -154,6 +155,8 @@ class _Host:
         if served is None:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name!r}; there are: {', '.join(self._served)}.")
         arguments = params.arguments or {}
+        if forbidden := sorted(_hidden(served.graph.context) & arguments.keys()):
+            return _answer(f"{', '.join(forbidden)}: no client may set what is secret.", error=True)
         try:
             context = _context(served, arguments)
         except ValidationError as error:
@@ -219,6 +222,14 @@ class _Host:
             case status:
                 more = f" The run is stored as {result.run_id!r}." if stored else ""
                 return _answer(f"the graph {name!r} has {_ended(status)}{_why(result.reason)}.{more}", error=True)
+
+
+def _hidden(context: type[Context]) -> frozenset[str]:
+    """Return the names of the fields that are secret, and their other names: a schema has these."""
+    fields = context.model_fields
+    secrets = secret_fields(context)
+    others = (name for field in secrets for name in (fields[field].alias, fields[field].validation_alias))
+    return secrets | {name for name in others if isinstance(name, str)}
 
 
 def _context(served: Served, arguments: dict[str, Any]) -> Context:

@@ -25,6 +25,7 @@ from graphflow import (
 from graphflow.errors import ModelError, UsageError
 from graphflow.mcp import McpServer
 from graphflow.mcp.checking import check_of
+from graphflow.nodes.providers.failures import without_keys
 from graphflow.nodes.providers.messages import history_of
 
 BOMB: dict[str, Any] = {
@@ -126,3 +127,13 @@ async def test_a_model_that_cannot_stream_is_asked_for_the_whole(anyio_backend: 
     result = await run(one(plain), Question())
 
     assert result.output == "It is on its way."
+
+
+def test_no_key_is_repeated_whatever_its_variable_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the password in the address of a server that stands in the environment."""
+    monkeypatch.setenv("MY_CRED", "hunter2long")
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://me:hush-hush@127.0.0.1:9/v1")
+
+    ProviderModel("openai:x", key_from="MY_CRED")
+
+    assert without_keys("hunter2long and hush-hush") == "(MY_CRED) and (OPENAI_BASE_URL)"

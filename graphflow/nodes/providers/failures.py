@@ -34,6 +34,10 @@ SHORTEST_SECRET = 8
 """What of the environment is never shown: what has such a word in its name, and is not as short as a flag."""
 
 
+KEY_NAMES: set[str] = set()
+"""The variables of the environment that a `key_from=` has named, whatever they are called."""
+
+
 def as_model_error(
     error: Exception, model: str, *, key_name: str = "", base_url: str | None = None, own: bool = False
 ) -> ModelError:
@@ -157,7 +161,10 @@ def without_keys(text: str) -> str:
     >>> del os.environ["EXAMPLE_API_KEY"]
     """
     for name, value in os.environ.items():
-        if len(value) >= SHORTEST_SECRET and value in text and any(word in name.upper() for word in SECRET_WORDS):
+        secret = name in KEY_NAMES or any(word in name.upper() for word in SECRET_WORDS)
+        if name.endswith("_BASE_URL"):
+            value, secret = value.rpartition("@")[0].rpartition(":")[2], True  # noqa: PLW2901 - the password in it
+        if secret and len(value) >= SHORTEST_SECRET and value in text:
             text = text.replace(value, f"({name})")
     return text
 

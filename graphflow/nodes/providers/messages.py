@@ -67,7 +67,7 @@ def _heard(message: ThreadMessage, names: dict[str, str]) -> said.ModelRequestPa
 def unicode(text: str) -> str:
     """Return a text that can be sent: half a surrogate pair is no Unicode, and becomes a question mark.
 
-    >>> unicode("half \ud800 of it")
+    >>> unicode("half " + chr(0xD800) + " of it")
     'half ? of it'
     """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -118,6 +118,10 @@ def parameters_of(request: ModelRequest, *, schema_mode: str) -> ModelRequestPar
     )  # fmt: skip
 
 
+DATA = frozenset({"const", "default", "enum", "examples"})
+"""Where a schema holds values, and no schemas."""
+
+
 def one_type_each(schema: Any) -> Any:
     """Return a schema whose parts have one type each: some providers' own packages read no lists of types.
 
@@ -129,7 +133,7 @@ def one_type_each(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     table = cast("dict[str, Any]", schema)
-    made = {key: one_type_each(value) for key, value in table.items()}
+    made = {key: value if key in DATA else one_type_each(value) for key, value in table.items()}
     types: object = table.get("type")
     if isinstance(types, list) and "anyOf" not in table:
         del made["type"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
 from graphflow.model.addresses import check_address, shown_address
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
-from graphflow.nodes.providers.failures import as_model_error, shows_a_key, without_keys
+from graphflow.nodes.providers.failures import KEY_NAMES, as_model_error, shows_a_key, without_keys
 from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
 from graphflow.nodes.providers.prices import price_of
 
@@ -99,6 +99,8 @@ class ProviderModel:
         if forbidden:  # the others may hold a secret, as headers do
             msg = f"settings=: {', '.join(forbidden)} are the agent's and this model's own arguments."
             raise UsageError(msg)
+        if key_from is not None:
+            KEY_NAMES.add(key_from)
         self._base_url, self._key_from, self._native_tools = base_url, key_from, native_tools
         self._timeout, self._stream, self._price, self._settings = timeout, stream, price, dict(settings or {})
 
