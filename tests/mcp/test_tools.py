@@ -143,7 +143,7 @@ def test_tools_of_one_name_get_a_prefix(server: McpServer) -> None:
         ({"command": []}, "command= is a list"),
         ({"command": ["a"], "headers": {}}, "headers= are for a url"),
         ({"command": ["a"], "env": {"PORT": 1}}, "env= is a table of texts"),
-        ({"url": "ftp://127.0.0.1/mcp"}, "url= is an address"),
+        ({"url": "ftp://127.0.0.1/mcp"}, "an address is needed"),
         ({"url": "http://127.0.0.1/mcp", "cwd": "."}, "are for a command"),
         ({"command": ["a"], "start_timeout": 0}, "a finite number of seconds"),
     ],
