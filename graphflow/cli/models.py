@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, cast
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal, TypeAlias
 
 from graphflow.cli.faults import BadUse
 from graphflow.graphs.graph import Graph
-from graphflow.nodes.agent import Agent
+from graphflow.graphs.pricing import places_of
+from graphflow.model.addresses import has_secrets
 from graphflow.visualize.text import visible
 
 DecisionWord: TypeAlias = Literal["auto", "native", "json"]
@@ -58,7 +58,7 @@ class ModelWords:
         Raises:
             BadUse: if a part of it is missing, or would have to be kept secret.
         """
-        if self.base_url is not None and _has_secrets(self.base_url):
+        if self.base_url is not None and has_secrets(self.base_url):
             raise BadUse(
                 "--base-url: an address with a user, a password or a query in it would be stored: a key is read from "
                 "the environment."
@@ -84,26 +84,10 @@ def with_model(graph: Graph[Any], asked: Asked) -> tuple[Graph[Any], Asked]:
     """
     from graphflow.nodes.providers.model import ProviderModel, require_extra
 
-    if not _has_agents(graph):
+    if not places_of(graph):
         raise BadUse(f"--model {asked.name}: the graph {graph.name!r} has no agent, so nothing in it asks a model.")
     require_extra()
     model = ProviderModel(asked.name, base_url=asked.base_url, native_tools=NATIVE[asked.decision])
     server = model.base_url  # of the environment, where none is given: a later process asks the same one
-    known = None if server is not None and _has_secrets(server) else server
+    known = None if server is not None and has_secrets(server) else server
     return graph.with_model(model), Asked(asked.name, known, asked.decision)
-
-
-def _has_agents(graph: Graph[Any]) -> bool:
-    return any(
-        isinstance(node, Agent) or (isinstance(node, Graph) and _has_agents(cast("Graph[Any]", node)))
-        for node in graph.mentioned()
-    )
-
-
-def _has_secrets(address: str) -> bool:
-    """Tell whether more than a place stands in an address."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return True
-    return "@" in parts.netloc or bool(parts.query)

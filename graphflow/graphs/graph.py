@@ -11,9 +11,8 @@ from graphflow.errors import MutableContext, UsageError
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
-from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
-from graphflow.nodes.client import ModelClient, Readied
+from graphflow.nodes.client import ModelClient
 from graphflow.nodes.detect import Detector
 from graphflow.nodes.edges import (
     Chain,
@@ -182,19 +181,6 @@ class Graph(Node[Any], Generic[C]):
                     yield end
         if self.escalate is not None:
             yield self.escalate
-
-    @functools.cached_property
-    def readiness(self) -> tuple[Callable[[], None], ...]:
-        """What looks, before a run, whether each model that can say so can be asked: `ModelClient`s with `ready()`."""
-        found: dict[int, Callable[[], None]] = {}
-        for node in self.mentioned():
-            inner: tuple[object, ...] = ()
-            if isinstance(node, Graph):
-                found.update((id(getattr(look, "__self__", look)), look) for look in node.readiness)
-            elif isinstance(node, Agent):
-                inner = node.models
-            found.update((id(model), model.ready) for model in inner if isinstance(model, Readied))
-        return tuple(found.values())
 
     @functools.cached_property
     def compiled(self) -> Compiled:

@@ -28,6 +28,15 @@ def check_address(where: str, address: object) -> None:
         raise UsageError(msg)
 
 
+def has_secrets(address: str) -> bool:
+    """Tell whether more than a place stands in an address: a name, a password, a query, or nobody knows what."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return True
+    return "@" in parts.netloc or bool(parts.query)
+
+
 def shown_address(address: str) -> str:
     """Return an address without the name, the password and the query in it.
 

@@ -137,3 +137,9 @@ def test_no_key_is_repeated_whatever_its_variable_is_called(monkeypatch: pytest.
     ProviderModel("openai:x", key_from="MY_CRED")
 
     assert without_keys("hunter2long and hush-hush") == "(MY_CRED) and (OPENAI_BASE_URL)"
+
+
+@pytest.mark.parametrize("address", ["http://LocalHost:8080/v1", "HTTPS://Example.com/v1/", "http://[::1]:8080/v1"])
+def test_an_address_may_be_written_in_any_way(address: str) -> None:
+    """Capitals and brackets are no secrets."""
+    assert ProviderModel("openai:x", base_url=address).base_url == address

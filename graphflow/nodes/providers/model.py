@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
-from graphflow.model.addresses import check_address, shown_address
+from graphflow.model.addresses import check_address, has_secrets, shown_address
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
 from graphflow.nodes.providers.failures import KEY_NAMES, as_model_error, shows_a_key, without_keys
 from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
@@ -183,7 +183,7 @@ class ProviderModel:
         _ = self._loaded, self.price, self.native_tools  # what a run asks of it in its loop
 
     @functools.cached_property
-    def _loaded(self) -> bool:
+    def _loaded(self) -> None:
         """Load, once, all that a request needs: in a run it would hold up the loop.
 
         Raises:
@@ -197,7 +197,6 @@ class ProviderModel:
         except (ImportError, UserError) as error:
             msg = f"model={self.name!r}: {without_keys(str(error))}"
             raise UsageError(msg) from error
-        return self.native_tools or self.price is None
 
     # --- asking ---
 
@@ -350,7 +349,7 @@ def _check_base_url(where: str, base_url: str) -> None:
         UsageError: if it does not.
     """
     check_address(where, base_url)
-    if _shown(base_url) != base_url.partition("#")[0]:
+    if has_secrets(base_url):
         msg = f"{where}{_shown(base_url)!r}: without a name, a password or a query; the key is read from key_from=."
         raise UsageError(msg)
 
