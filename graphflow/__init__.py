@@ -52,6 +52,7 @@ from graphflow.nodes.join import quorum as quorum
 if TYPE_CHECKING:
     from graphflow.errors import ModelRefused as ModelRefused
     from graphflow.errors import ModelUnavailable as ModelUnavailable
+    from graphflow.graphs import strategies as strategies
     from graphflow.model.secrets import secret as secret
     from graphflow.nodes.agent import Agent as Agent
     from graphflow.nodes.agent import Supervisor as Supervisor
@@ -160,6 +161,7 @@ __all__ = (
     "run_sync",
     "secret",
     "start",
+    "strategies",
     "tool",
     "union",
     "when",
@@ -173,6 +175,7 @@ _LATER = {
     **dict.fromkeys(("ModelRefused", "ModelUnavailable"), "errors"),
     **dict.fromkeys(("ProviderModel",), "nodes.providers.model"),
     **dict.fromkeys(("agent_node",), "nodes.providers.agents"),
+    **dict.fromkeys(("strategies",), "graphs.strategies"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
     **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
     **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),
@@ -190,7 +193,8 @@ def __getattr__(name: str) -> object:
     if name not in _LATER:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    found: object = getattr(importlib.import_module(f"graphflow.{_LATER[name]}"), name)
+    module = importlib.import_module(f"graphflow.{_LATER[name]}")
+    found: object = module if _LATER[name].endswith(f".{name}") else getattr(module, name)
     globals()[name] = found
     return found
 
