@@ -33,6 +33,7 @@ from graphflow.model.thread import last as last
 from graphflow.nodes.base import END as END
 from graphflow.nodes.base import START as START
 from graphflow.nodes.base import Node as Node
+from graphflow.nodes.detect import no_progress as no_progress
 from graphflow.nodes.detect import ping_pong as ping_pong
 from graphflow.nodes.detect import repetition as repetition
 from graphflow.nodes.edges import fork as fork
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from graphflow.errors import ModelRefused as ModelRefused
     from graphflow.errors import ModelUnavailable as ModelUnavailable
     from graphflow.graphs import strategies as strategies
+    from graphflow.graphs import teams as teams
     from graphflow.model.secrets import secret as secret
     from graphflow.nodes.agent import Agent as Agent
     from graphflow.nodes.agent import Supervisor as Supervisor
@@ -148,6 +150,7 @@ __all__ = (
     "fork",
     "fork_run",
     "last",
+    "no_progress",
     "node",
     "on",
     "on_active",
@@ -162,6 +165,7 @@ __all__ = (
     "secret",
     "start",
     "strategies",
+    "teams",
     "tool",
     "union",
     "when",
@@ -176,6 +180,7 @@ _LATER = {
     **dict.fromkeys(("ProviderModel",), "nodes.providers.model"),
     **dict.fromkeys(("agent_node",), "nodes.providers.agents"),
     **dict.fromkeys(("strategies",), "graphs.strategies"),
+    **dict.fromkeys(("teams",), "graphs.teams"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
     **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
     **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),
