@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from graphflow.model.context import Context, append
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import State
-from graphflow.model.thread import shown
+from graphflow.model.thread import FOR_MODELS, shown
 
 K = TypeVar("K", bound=Context)
 
@@ -66,10 +66,18 @@ class TeamReport(Report):
     """The report of a team: that of its last speaker, or of all together, and what each one said.
 
     Attributes:
-        said: what the members said, exactly, in order.
+        said: what the members said, exactly, in order. A model that gets the report does not see it.
     """
 
     said: tuple[Said, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _for_reader(self, whole: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """Leave out for a model what its team said: whoever delegates sees reports, and no steps."""
+        written: dict[str, Any] = whole(self)
+        if info.context == FOR_MODELS:
+            written.pop("said", None)
+        return written
 
 
 def said_by(speaker: str, value: Any) -> Said:

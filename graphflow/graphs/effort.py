@@ -294,6 +294,11 @@ class HasTier:
 
     name: str
 
+    @property
+    def label(self) -> str:
+        """How the edge to it is drawn."""
+        return f"tier {self.name!r}"
+
     def __call__(self, state: State[Effort]) -> bool:
         """Compare."""
         return state.context.tier == self.name
