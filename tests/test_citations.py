@@ -172,3 +172,12 @@ def test_a_hostile_text_takes_no_time(text: str) -> None:
     check_citations(text, ["A-1"])
 
     assert time.perf_counter() - began < 5
+
+
+def test_the_name_of_who_speaks_is_no_marker() -> None:
+    """A report of several has their names in brackets before what each said; an id that is known stays one."""
+    said = "[agent_1]: It was paid twice. [INV-311]\n[agent_2]: The parcel is lost."
+
+    assert check_citations(said, ["INV-311"]).dangling == ()
+    assert check_citations(said, ["INV-311"]).bare == "[agent_1]: It was paid twice.\n[agent_2]: The parcel is lost."
+    assert cited("[A-7]: It is lost.", ["A-7"]) == ("A-7",)

@@ -2,7 +2,8 @@
 
 A marker is an id in brackets behind what it supports: `[INV-311]`, `[notes.md:12]`, several as `[a, b]` or `[a][b]`.
 What stands in brackets is a marker if it is a known id, or looks like one: no blanks or quotes, and a digit or one of
-`-_.:/#` in it. The text of a link, `[like this](...)`, is none.
+`-_.:/#` in it. The text of a link, `[like this](...)`, is none, nor is the name of who speaks, `[desk_1]: ...`, at the
+beginning of a line.
 """
 
 from __future__ import annotations
@@ -192,9 +193,17 @@ def _that_looks_so(text: str, at: int, end: int | None, known: Sequence[str]) ->
     if end is None or end - at > LONGEST:
         return None
     ids = tuple(part.strip() for part in text[at + 1 : end - 1].replace(";", ",").split(","))
-    if all(ids) and (any(one in known for one in ids) or all(_ID.fullmatch(one) for one in ids)):
+    if any(one in known for one in ids):
+        return Marker(at, end, ids) if all(ids) else None
+    if not _names_who_speaks(text, at, end) and all(_ID.fullmatch(one) for one in ids):
         return Marker(at, end, ids)
     return None
+
+
+def _names_who_speaks(text: str, at: int, end: int) -> bool:
+    """Tell whether brackets stand before what somebody says, as in a report of several: `[desk_1]: Paid twice.`."""
+    line = text.rfind("\n", 0, at) + 1
+    return not text[line:at].strip() and text.startswith(":", end)
 
 
 def _bare(text: str, known: Sequence[str]) -> str:
