@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.main import get_command
 
+from graphflow.cli.lint_app import lint
 from graphflow.cli.mcp_app import mcp
 from graphflow.cli.options import (
     Answers,
@@ -36,6 +37,7 @@ from graphflow.cli.options import (
     Traceback,
 )
 from graphflow.cli.printing import version_text
+from graphflow.cli.rehearse_app import rehearse
 from graphflow.cli.runs_app import diff, runs
 
 if TYPE_CHECKING:
@@ -255,7 +257,9 @@ def _again(again: Again, budget: tuple[str, ...], options: Play, branch: Branch 
 
 
 app.command()(diff)
+app.command()(lint)
 app.command()(mcp)
+app.command()(rehearse)
 app.add_typer(runs)
 
 
