@@ -17,8 +17,8 @@ PUBLIC = {
     "Node", "Pause", "PostgresJournal", "Price", "ProviderModel", "Question", "Reason", "Report", "Result", "Run",
     "Skip", "Spending", "SqliteJournal", "State", "Step", "Supervisor", "ThreadMessage", "Tool", "ToolCall",
     "ToolFailure", "ToolSpec", "ToolStep", "Update", "Usage", "add", "agent_node", "append", "extend", "first", "fork",
-    "fork_run", "last", "no_progress", "node", "on", "on_active", "ping_pong", "quorum", "reopen", "repetition", "replay", "resume",
-    "run", "run_sync", "secret", "start", "tool", "union", "when",
+    "fork_run", "last", "no_progress", "node", "on", "on_active", "ping_pong", "quorum", "reopen", "repetition",
+    "replay", "resume", "run", "run_sync", "secret", "start", "tool", "union", "when",
 }  # fmt: skip
 
 TESTING = {
