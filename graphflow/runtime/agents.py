@@ -44,6 +44,8 @@ OWN = (Standing.QUEUED, Standing.RUNNING)
 class Agents(Wishes):
     """The life of an agent's visit."""
 
+    __slots__ = ()
+
     # --- turns ---
 
     def agent_begins(self, visit: Visit) -> None:

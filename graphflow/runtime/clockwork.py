@@ -43,6 +43,8 @@ ACTIVE = (Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING)
 class Clockwork(Core):
     """When bodies run and what they may do."""
 
+    __slots__ = ()
+
     # --- slots ---
 
     def request_slot(self, visit: Visit) -> None:

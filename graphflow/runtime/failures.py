@@ -22,6 +22,8 @@ from graphflow.runtime.tables import Closing, Frame, Scope, Standing, Token, Tro
 class Failures(Core):
     """How failures, bounds and cancellation travel."""
 
+    __slots__ = ()
+
     # --- failures ---
 
     def fail(self, token: Token, trouble: Trouble) -> None:

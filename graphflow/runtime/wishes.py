@@ -45,6 +45,8 @@ ONE_MORE: Final = (ONE_RETRY[0], 1, *ONE_RETRY[2:])
 class Wishes(Core):
     """The model calls and the calls of models."""
 
+    __slots__ = ()
+
     # --- asking the model ---
 
     def ask_model(self, visit: Visit) -> None:
