@@ -351,6 +351,7 @@ class Talk:
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
         agent: who speaks.
+        client: its model that is asked now.
         manner: how it is asked: what it is offered, what its answer must be.
         size: how long its next request is, in characters and a few for each message.
         said: what this visit has said in turns that are settled, each message once.
@@ -365,7 +366,7 @@ class Talk:
         finding: what it said last, to offer if a bound stops it.
         reports: the reports of its team that are done, to offer too.
         asked: what its model was last asked.
-        model: which of its agent's models is asked now, the first of which is its own.
+        model: the place of `client` among its agent's models, the first of which is its own.
         moved: how many attempts there were before the present model was asked.
     """
 
@@ -374,6 +375,7 @@ class Talk:
     system: str
     view: Thread
     agent: Agent
+    client: ModelClient
     manner: Manner
     size: int
     said: list[ThreadMessage] = field(default_factory=_list)
@@ -390,11 +392,6 @@ class Talk:
     asked: CallModel | None = None
     model: int = 0
     moved: int = 0
-
-    @property
-    def client(self) -> ModelClient:
-        """The model that is asked now."""
-        return self.agent.models[self.model]
 
 
 class Waiting(NamedTuple):
