@@ -236,7 +236,7 @@ class Agents(Wishes):
         else:
             self._next_turn(visit)
 
-    def _wait_for_others(self, visit: Visit, standing: Standing) -> None:
+    def _wait_for_others(self, visit: Visit, standing: str) -> None:
         """Hold nothing while a visit waits for others."""
         self._own_done(visit)
         visit.standing = standing
