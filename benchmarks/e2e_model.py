@@ -133,8 +133,8 @@ def desk_of(model: ModelClient, seconds: float) -> Graph[Case]:
         "desk",
         model=model,
         instructions=(
-            "You are the support desk of a shop. Ask the specialist who knows about the customer's question, or both "
-            "if it has two parts. Then answer from their reports in one short sentence."
+            "You are the support desk of a shop. Ask the one specialist who knows about the customer's question; only "
+            "a question with two parts goes to both. Then answer from the reports in one short sentence."
         ),
         decision="json",
         max_turns=3,

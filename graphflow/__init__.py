@@ -33,6 +33,7 @@ from graphflow.model.thread import last as last
 from graphflow.nodes.base import END as END
 from graphflow.nodes.base import START as START
 from graphflow.nodes.base import Node as Node
+from graphflow.nodes.detect import no_progress as no_progress
 from graphflow.nodes.detect import ping_pong as ping_pong
 from graphflow.nodes.detect import repetition as repetition
 from graphflow.nodes.edges import fork as fork
@@ -52,6 +53,8 @@ from graphflow.nodes.join import quorum as quorum
 if TYPE_CHECKING:
     from graphflow.errors import ModelRefused as ModelRefused
     from graphflow.errors import ModelUnavailable as ModelUnavailable
+    from graphflow.graphs import strategies as strategies
+    from graphflow.graphs import teams as teams
     from graphflow.model.secrets import secret as secret
     from graphflow.nodes.agent import Agent as Agent
     from graphflow.nodes.agent import Supervisor as Supervisor
@@ -147,6 +150,7 @@ __all__ = (
     "fork",
     "fork_run",
     "last",
+    "no_progress",
     "node",
     "on",
     "on_active",
@@ -160,6 +164,8 @@ __all__ = (
     "run_sync",
     "secret",
     "start",
+    "strategies",
+    "teams",
     "tool",
     "union",
     "when",
@@ -173,6 +179,8 @@ _LATER = {
     **dict.fromkeys(("ModelRefused", "ModelUnavailable"), "errors"),
     **dict.fromkeys(("ProviderModel",), "nodes.providers.model"),
     **dict.fromkeys(("agent_node",), "nodes.providers.agents"),
+    **dict.fromkeys(("strategies",), "graphs.strategies"),
+    **dict.fromkeys(("teams",), "graphs.teams"),
     **dict.fromkeys(("AskUser", "Tool", "ToolFailure", "ToolStep", "tool"), "nodes.tools"),
     **dict.fromkeys(("MemoryJournal",), "persistence.memory"),
     **dict.fromkeys(("PostgresJournal",), "persistence.postgres"),
@@ -190,7 +198,8 @@ def __getattr__(name: str) -> object:
     if name not in _LATER:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    found: object = getattr(importlib.import_module(f"graphflow.{_LATER[name]}"), name)
+    module = importlib.import_module(f"graphflow.{_LATER[name]}")
+    found: object = module if _LATER[name].endswith(f".{name}") else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -201,6 +201,14 @@ def plan() -> Graph[Case]:
         pytest.param(
             graph_of(START >> A >> END, A.delegates(A, max_hops=4), max_depth=3), (5, 0, 0, 4, 3), id="recursion"
         ),
+        pytest.param(
+            graph_of(
+                START >> A, A.choose(when(yes, B, max_hops=6), default=END),
+                B.choose(when(yes, C), when(yes, D), default=E), (C, D, E) >> A,
+            ),
+            (1 + 6 * 3, 0, 0, 1, 0),
+            id="nodes that share one bounded edge",
+        ),
     ],
 )  # fmt: skip
 def test_exact_values(graph: Graph[Case], expected: tuple[float, ...]) -> None:

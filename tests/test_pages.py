@@ -7,7 +7,7 @@ from typing import Final, get_args
 import pytest
 
 from graphflow.model.contract import Code
-from tests.pictures import FOLDER, PICTURES, draw_all, drawn_from, seal
+from tests.pictures import FOLDER, PICTURES, PLOTS, draw_all, drawn_from, seal
 from tests.support import PACKAGE, ROOT
 
 PAGES: Final = [
@@ -89,5 +89,5 @@ def test_pictures_can_be_drawn_again(tmp_path: Path) -> None:
     """Drawing gives every picture, and nothing else."""
     draw_all(tmp_path)
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(PICTURES)
-    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(PICTURES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted({*PICTURES, *PLOTS})
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted({*PICTURES, *PLOTS})

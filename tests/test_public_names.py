@@ -27,6 +27,14 @@ TESTING = {
 
 MCP = {"McpServer", "serve"}
 
+MODULES = {"strategies"}
+"""Modules that are reached as names of the package."""
+
+STRATEGIES = {
+    "Conversation", "Options", "Plan", "PlanStep", "PlannedTask", "Said", "StepBrief", "Task", "TeamReport", "Verdict",
+    "handoff", "manual", "parallel", "plan_execute", "random", "round_robin", "router", "sequential", "swarm",
+}  # fmt: skip
+
 
 def names(module: object) -> set[str]:
     """Return what a module shows: no private names, no submodules."""
@@ -37,7 +45,7 @@ def names(module: object) -> set[str]:
 def test_the_names_of_the_package_are_these_and_no_others() -> None:
     """Whoever adds or takes away a public name changes this list on purpose."""
     assert names(graphflow) == PUBLIC
-    assert set(graphflow.__all__) == PUBLIC
+    assert set(graphflow.__all__) == PUBLIC | MODULES
 
 
 def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
@@ -48,6 +56,11 @@ def test_the_names_of_the_testing_package_are_these_and_no_others() -> None:
 def test_the_names_of_the_mcp_package_are_these_and_no_others() -> None:
     """What tool servers need of it is public, too."""
     assert names(graphflow.mcp) == MCP
+
+
+def test_the_names_of_the_strategies_are_these_and_no_others() -> None:
+    """The nine strategies, and what their members see and say."""
+    assert set(graphflow.strategies.__all__) == STRATEGIES
 
 
 def test_every_public_name_says_what_it_is() -> None:

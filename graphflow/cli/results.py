@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import pydantic_core
 
+from graphflow.graphs.conversation import TeamReport, transcript
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
@@ -118,6 +119,11 @@ def _report_lines(report: Report) -> Iterator[str]:
     if report.evidence:
         yield f"evidence: {', '.join(report.evidence)}"
     own = {name: getattr(report, name) for name in type(report).model_fields if name not in Report.model_fields}
+    if isinstance(report, TeamReport):
+        said = own.pop("said")
+        found = transcript(one for one in said if one.report.finding.strip())
+        if len(said) > 1 and found != report.finding:  # of members side by side, the finding says all
+            yield f"\n{transcript(said)}"
     if own:
         yield to_json(jsonable(own))
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from graphflow.errors import GraphProblems
-from graphflow.graphs import agents, rules, scopes, teams
+from graphflow.graphs import agents, rules, scopes, team_rules
 from graphflow.graphs.bounds import worst_case
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import INF, Look, Problem, as_graph, look_at
@@ -38,18 +38,18 @@ RULES: Final[tuple[Rule, ...]] = (
     scopes.loop_entry,
     scopes.end_needs_join,
     scopes.parallel_fields,
-    teams.delegate_unbounded,
-    teams.graph_source,
-    teams.delegation_cycle,
-    teams.too_deep,
-    teams.handoff_to_caller,
+    team_rules.delegate_unbounded,
+    team_rules.graph_source,
+    team_rules.delegation_cycle,
+    team_rules.too_deep,
+    team_rules.handoff_to_caller,
     agents.tool_clash,
     agents.no_team,
     agents.answer_contract,
 )
 """The rules of every graph, nested ones too."""
 
-ROOT_RULES: Final[tuple[Rule, ...]] = (teams.irreversible_ungated,)
+ROOT_RULES: Final[tuple[Rule, ...]] = (team_rules.irreversible_ungated,)
 """Rules that look through nested graphs by themselves: what is gated outside needs no gate inside."""
 
 ADVICE: Final[tuple[Rule, ...]] = (

@@ -251,9 +251,24 @@ class _Activation:
             if key in scopes:
                 beside.append(scopes[key])
         extra = all_of(found.spend for found in beside if found.spend is not NOTHING_SPENT)
-        spend = heaviest(each, plus(level.entered[index], level.inner[index])).and_(extra)
+        spend = heaviest(each, plus(level.entered[index], level.inner[index]))
+        spend = spend.under(self._circulating(level, index, spend)).and_(extra)
         running = max((found.running for found in beside), default=0)
         return _Part(_Sum(spend, running, 0, max((found.depth for found in beside), default=0)), tuple(each), extra)
+
+    def _circulating(self, level: Level, index: int, spend: Spend) -> tuple[float | None, ...]:
+        """What the visits of a part spend when they share its edges; None where that is no news."""
+        knot = level.knots[index]
+        if knot is None:
+            return (None,) * len(spend)
+        part = level.parts[index]
+        each = [self.node(key, self.left).spend if isinstance(key, str) else NOTHING_SPENT for key in part]
+        found: list[float | None] = []
+        for dimension, amount in enumerate(spend):
+            weights = {key: spent[dimension] for key, spent in zip(part, each, strict=True)}
+            shared = sum(weight > 0 for weight in weights.values()) > 1
+            found.append(knot.heaviest(weights, level.visits) if shared and 0 < amount < INF else None)
+        return tuple(found)
 
     def _level(self, level: Level, found: Sequence[_Part]) -> _Sum:
         parts = [part.sum for part in found]

@@ -33,6 +33,7 @@ class Level:
         after: for each part, by number, those that follow it.
         entered: for each part, how often tokens come into it.
         inner: for each part, how often edges inside of it can be taken.
+        knots: for each part that has a cycle and can be entered, the ways inside of it.
         most: how many visits there can be in all, where `max_hops` or `max_handoffs` of the graph says so.
     """
 
@@ -46,6 +47,7 @@ class Level:
     after: list[set[int]] = field(default_factory=list[set[int]])
     entered: list[float] = field(default_factory=list[float])
     inner: list[float] = field(default_factory=list[float])
+    knots: list[Knot | None] = field(default_factory=list["Knot | None"])
     most: float = INF
 
 
@@ -231,6 +233,7 @@ class _Counting:
         self.level.after = [set() for _ in order]
         self.level.inner = [0 for _ in order]
         self.level.entered = [0 for _ in order]
+        self.level.knots = [None for _ in order]
         inflow: dict[Key, float] = dict.fromkeys(self.nodes, 0)
         for key, often in self.heads:
             inflow[key] += often
@@ -267,6 +270,7 @@ class _Counting:
             knot = Knot(self.ways, {key: self._most(key) for key in members}, inflow, supply)
             counted = knot.visits()
             self.level.inner[index] = self._inner(knot)
+            self.level.knots[index] = knot
         self.level.entered[index] = supply
         bounds = ((self.graph.max_hops, far[0], False), (self.graph.max_handoffs, far[1], True))
         for key in members:

@@ -54,7 +54,7 @@ class Graph(Node[Any], Generic[C]):
         max_handoffs: how many handoffs one activation may make, or None.
         max_hops: how many edges one activation may traverse, or None.
         escalate: where control goes when a bound is hit, or None.
-        detect: the detectors that watch each activation: `ping_pong()`, `repetition()`.
+        detect: the detectors that watch each activation: `ping_pong()`, `repetition()`, `no_progress()`.
         enter: makes the context of a nested activation from the caller's state, or None for the default.
         leave: makes the output from the state at END, or None for the default, the output that reached END.
     """
@@ -132,7 +132,7 @@ class Graph(Node[Any], Generic[C]):
         put(self, "escalate", escalate)
         watchers: tuple[object, ...] = (detect,) if isinstance(detect, Detector) else tuple(detect)
         if not all(isinstance(found, Detector) for found in watchers):
-            msg = f"Graph({name!r}, detect={detect!r}): ping_pong(...) and repetition(...) are detectors."
+            msg = f"Graph({name!r}, detect={detect!r}): ping_pong(...), repetition(...) and no_progress(...) are detectors."
             raise UsageError(msg)
         put(self, "detect", watchers)
         put(self, "enter", enter)

@@ -1,4 +1,8 @@
-"""How often each node of one strongly connected part can be visited: a maximum flow for each node."""
+"""How often each node of one strongly connected part can be visited: a maximum flow for each node.
+
+And what these visits weigh together at most: one flow through all of them, for a way that uses one edge up leaves less
+of it for the others.
+"""
 
 from __future__ import annotations
 
@@ -114,6 +118,43 @@ class Knot:
         caps = [way.cap for ways in self.inside.values() for way in ways if way.cap < INF]
         bounded = self.supply + sum(caps) + sum(most for most in self.most.values() if most < INF)
         return {key: min(self.most[key], INF if key in endless else bounded) for key in firsts}
+
+    def heaviest(self, weights: Mapping[Key, float], visits: Mapping[Key, float]) -> float:
+        """Return what all visits weigh together at most: the heaviest circulation.
+
+        Control that comes in goes on over edges as often as they can be taken, and stops anywhere; so its walk is a
+        flow, and no flow weighs more than the heaviest.
+
+        Args:
+            weights: what one visit of each node weighs.
+            visits: how often each node can be visited.
+        """
+        if len(self.most) > FLOW_LIMIT or any(INF in (weights[key], visits[key]) for key in self.most):
+            return INF
+        import networkx as nx
+
+        numbers = {key: number for number, key in enumerate(self.most)}
+        pipes: dict[tuple[int, int], float] = {}
+
+        def pipe(a: int, b: int, cap: float) -> None:
+            pipes[a, b] = pipes.get((a, b), 0) + cap
+
+        bounded = int(self.supply + sum(visits.values()))  # no edge is taken more often than all nodes are visited
+        outside, inside = -1, -2
+        pipe(outside, inside, min(self.supply, bounded))
+        for key, number in numbers.items():
+            pipe(2 * number, 2 * number + 1, visits[key])
+            pipe(2 * number + 1, outside, bounded)
+            pipe(inside, 2 * number, min(self.entries.get(key, 0), bounded))
+            for way in self.inside[key]:
+                pipe(2 * number + 1, 2 * numbers[way.target], min(way.cap, bounded))
+        network: nx.DiGraph[int] = nx.DiGraph()
+        network.add_edges_from((a, b, {"capacity": int(cap)}) for (a, b), cap in pipes.items())
+        for key, number in numbers.items():
+            network.edges[2 * number, 2 * number + 1]["weight"] = -int(weights[key])
+        unknown: Any = nx  # as above
+        least: Callable[..., int] = unknown.min_cost_flow_cost
+        return -least(network)
 
     def way_back(self, key: Key, *, handoffs: bool) -> int:
         """Return the fewest hops, or handoffs, of a way from a node back to it."""

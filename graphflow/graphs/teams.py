@@ -1,164 +1,439 @@
-"""The rules about who works for whom: delegation, handoff, depth, and gates before what cannot be undone."""
+"""Ready-made teams beyond the nine strategies, each a function that returns an ordinary graph.
+
+Like the strategies, they take any nodes as members: agents, functions, people, graphs, other teams. Each has a finite
+worst case, and a run that reaches a bound ends as exhausted, never as completed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
-from graphflow.graphs.agents import ungated_tools
-from graphflow.graphs.compiled import Edge, Key
-from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import (
-    INF,
-    Look,
-    Problem,
-    a_cycle,
-    as_graph,
-    delegation_depths,
-    kept_inside_out,
-    knots,
-    look_at,
-    nested_graphs,
-    reach,
+from typing_extensions import TypeVar, Unpack
+
+from graphflow.errors import UsageError
+from graphflow.graphs.building import Options, members_of, own_node, team_graph
+from graphflow.graphs.citing import Checks, Cited, CitedReport, Takes, cite_again, is_wrong
+from graphflow.graphs.conversation import Task, begins_with_text
+from graphflow.graphs.effort import (
+    Always,
+    Assignment,
+    Concludes,
+    Effort,
+    EffortPolicy,
+    EffortReport,
+    HasTier,
+    Sizes,
+    Tier,
+    WorkBrief,
+    overlap,
+    sizing_agent,
+    tier_graphs,
 )
-from graphflow.graphs.rules import listed
-from graphflow.nodes.edges import DelegateStatement, HandoffStatement, Terminal
+from graphflow.graphs.graph import Graph
+from graphflow.graphs.hierarchy import Makes, Team, led
+from graphflow.graphs.planning import Verdict
+from graphflow.graphs.rounds import (
+    Debate,
+    Drafts,
+    Items,
+    MoreRounds,
+    Note,
+    ask_again,
+    close_round,
+    given_items,
+    is_rejected,
+    is_renamed,
+    judge_draft,
+    numbered,
+    open_round,
+    told,
+    told_again,
+    with_task,
+)
+from graphflow.graphs.routes import Rule
+from graphflow.model.context import Context
+from graphflow.model.state import State
+from graphflow.nodes.agent import Agent
+from graphflow.nodes.base import END, START, Node
+from graphflow.nodes.client import ModelClient
+from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_node, checked_sync, fork, when
+
+__all__ = (
+    "Assignment",
+    "Cited",
+    "CitedReport",
+    "Debate",
+    "Drafts",
+    "Effort",
+    "EffortPolicy",
+    "EffortReport",
+    "Items",
+    "Tier",
+    "Verdict",
+    "WorkBrief",
+    "citation_pass",
+    "debate",
+    "evaluator_optimizer",
+    "hierarchy",
+    "map_reduce",
+    "orchestrator_workers",
+    "overlap",
+)
+
+C = TypeVar("C", bound=Context, default=Task)
+E = TypeVar("E", bound=Effort, default=Effort)
+D = TypeVar("D", bound=Debate, default=Debate)
+W = TypeVar("W", bound=Drafts, default=Drafts)
+T = TypeVar("T", bound=Cited, default=Cited)
 
 
-def delegate_unbounded(look: Look) -> Iterator[Problem]:
-    """Every delegate edge has a bound."""
-    for statement in look.graph.statements:
-        if isinstance(statement, DelegateStatement) and statement.max_hops is None:
-            name, team = statement.source.name, [target.name for target in statement.targets]
-            message = f"{name!r} delegates to {listed(team)} without a bound."
-            yield Problem("delegate-unbounded", (name, *team), message, "Add max_hops= to delegates(...).")
+# --- who leads whom: hierarchy, orchestrator_workers -----------------------------------------------------------------
 
 
-def graph_source(look: Look) -> Iterator[Problem]:
-    """A graph has no decider that could delegate or hand off: its nodes do, inside."""
-    for statement in look.graph.statements:
-        if isinstance(statement, DelegateStatement | HandoffStatement) and as_graph(statement.source):
-            verb = "delegates" if isinstance(statement, DelegateStatement) else "hands_off"
-            name = statement.source.name
-            message = f"{name!r} is a graph, and {verb}(...) needs a node that decides."
-            yield Problem("graph-source", (name,), message, f"Write {verb}(...) at a node inside of it.")
+def hierarchy(
+    name: str,
+    team: Team,
+    *,
+    model: ModelClient | str | None = None,
+    max_calls: int = 1,
+    max_turns: int = 10,
+    context: type[C] = Task,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[C]:
+    """Let supervisors lead supervisors, to any depth.
+
+    The supervisor at the top stands in the graph itself; each one below leads a graph of its own, named after it. So
+    a name needs to be different in its own team alone, and what a supervisor may ask is counted anew for each task.
+
+    Args:
+        name: the graph's name.
+        team: a mapping from the supervisor at the top to its team: a list of members, or a mapping again. A
+            supervisor is an agent, a function that returns `Delegate`, or a name; a member is any node, or a name.
+        model: the model of the agents that are made of names.
+        max_calls: how often each supervisor may ask each member of its team, for one task.
+        max_turns: how often an agent that is made of a name may ask its model, for one task.
+        context: the class of the context; its first field is what is asked.
+        options: passed on to `Graph`.
+
+    Returns:
+        A graph whose output is what the supervisor at the top said.
+
+    Raises:
+        UsageError: if the mapping has not one supervisor at the top, two in one team have one name, or an argument
+            makes no sense.
+
+    >>> from graphflow import run_sync
+    >>> from graphflow.testing import RuleModel, call
+    >>> model = RuleModel(
+    ...     (lambda request: request.agent == "chief" and request.turn == 0, call("ask_desk", objective="?")),
+    ...     otherwise="It was paid twice.",
+    ... )
+    >>> graph = hierarchy("company", {"chief": [{"desk": ["billing", "shipping"]}, "press"]}, model=model)
+    >>> run_sync(graph, Task(task="Was INV-311 paid twice?")).output
+    'It was paid twice.'
+    """
+    where = f"hierarchy({name!r})"
+    for bound, number in (("max_calls", max_calls), ("max_turns", max_turns)):
+        if checked_bound(where, number, bound, least=1) is None:
+            msg = f"{where}: {bound}=None: a hierarchy is bounded; give a number."
+            raise UsageError(msg)
+    below: type[Context] = context if begins_with_text(context) else Task
+    chains = led(Makes(where, model, max_turns), team, max_calls, below)
+    return team_graph(name, chains, context, options)
 
 
-def delegation_cycle(look: Look) -> Iterator[Problem]:
-    """Where delegations can come back to where they began, a depth limit ends it."""
-    if look.max_depth < INF:
-        return
-    edges = _team_edges(look)
-    pairs = [(edge.source, edge.target) for edge in edges]
-    named = [(a, b) for a, b in pairs if isinstance(a, str) and isinstance(b, str)]
-    for knot in knots(named):
-        if any(e.name.kind == "delegate" and e.source in knot and e.target in knot for e in edges):
-            cycle = a_cycle(knot, named)
-            message = f"delegations can recur for ever, as {' → '.join(map(repr, (*cycle, cycle[0])))}."
-            yield Problem("delegation-cycle", cycle, message, "Give the graph max_depth=.")
+def orchestrator_workers(
+    name: str,
+    lead: Node[Any],
+    *workers: Node[Any],
+    policy: EffortPolicy | None = None,
+    tier: Rule | Node[Any] | None = None,
+    context: type[E] = Effort,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[E]:
+    """Let a lead divide a task among workers as it sees fit, within the effort that the task is worth.
 
+    The lead says what it wants of whom while it runs, as often as its tier allows; more is refused, and it answers with
+    what it has. The answer is its own: no worker's report is the output.
 
-def too_deep(look: Look) -> Iterator[Problem]:
-    """Delegations that the statements nest are allowed by `max_depth`."""
-    limit = look.graph.max_depth
-    if limit is None:
-        return
-    depths = delegation_depths(look.graph)
-    deepest = max(sorted(depths), key=lambda name: depths[name], default="")
-    depth = depths.get(deepest, 0)
-    if limit < depth < INF:
-        message = f"delegations below {deepest!r} are nested {depth:g} deep, more than max_depth={limit}."
-        hint = f"Set max_depth={depth:g}, or take a level out."
-        yield Problem("too-deep", (deepest,), message, hint)
+    Args:
+        name: the graph's name.
+        lead: an agent, which gets a tool `ask_workers`; or a function that delegates a `WorkBrief` to "workers".
+        workers: those who may be asked. An agent may make as many calls of tools as its tier allows, and one more of
+            its model than that; what another node spends is capped likewise.
+        policy: the tiers; `EffortPolicy()` by default.
+        tier: names the tier: a function from the state to a text, or a node whose output is the text. Without it the
+            lead's model is asked once before it begins, or, where the lead is no agent, the fallback of the policy
+            holds. A text that names no tier, or several, means the fallback too.
+        context: the class of the context, which holds the tier and what was asked of whom.
+        options: passed on to `Graph`.
 
+    Returns:
+        A graph whose output is an `EffortReport`: the lead's answer, the tier, what was asked of whom, and which of
+        that overlaps.
 
-def handoff_to_caller(look: Look) -> Iterator[Problem]:
-    """No handoff reaches a node that waits as a caller for the very frame in which it happens."""
-    stations = look.compiled.stations
-    targets = {target for _, target in look.declared_handoffs}
-    for name in sorted(targets & stations.keys()):
-        if not stations[name].delegates:
-            continue
-        working = reach(list[Key](stations[name].delegates), look.in_frame)
-        for giver, target in sorted(look.declared_handoffs):
-            if target == name and giver in working:
-                message = f"{giver!r} can hand off to {name!r} while {name!r} waits for its report."
-                hint = "A callee gives back by finishing: take the handoff edge out."
-                yield Problem("handoff-to-caller", (giver, name), message, hint)
-
-
-def _team_edges(look: Look) -> list[Edge]:
-    return [
-        edge
-        for station in look.compiled.stations.values()
-        for edge in (*station.delegates.values(), *station.handoffs.values(), *station.errors)
+    Raises:
+        UsageError: if there is no worker, two nodes have one name, the lead is a graph, or an argument makes no sense.
+    """
+    where = f"orchestrator_workers({name!r})"
+    chooser = cast("Node[Any]", tier) if isinstance(tier, Node) else None
+    first = () if chooser is None else (chooser,)
+    members_of(where, (*first, lead, *workers), least=2 + len(first))
+    rules = EffortPolicy() if policy is None else policy
+    rule = cast("Rule | None", tier if chooser is None else None)
+    if (
+        isinstance(lead, Graph)
+        or not isinstance(cast("object", rules), EffortPolicy)
+        or not (rule is None or callable(cast("object", rule)))
+    ):
+        msg = (
+            f"{where}: lead={lead!r}, policy={policy!r}, tier={tier!r}: the lead is an agent or a function, since a "
+            f"graph has nobody that delegates from outside of it; a policy is an EffortPolicy; a tier is named by a "
+            f"function of the state, or by a node."
+        )
+        raise UsageError(msg)
+    checked_sync(where, tier=rule)
+    taken: list[Node[Any]] = [*first, lead, *workers]
+    if tier is None and isinstance(lead, Agent):
+        chooser = sizing_agent(own_node("effort", with_task, taken).name, lead, rules)
+        taken.append(chooser)
+    if chooser is None and rule is None:
+        rule = Always(rules.tier("").name)
+    sizes = own_node("tier", Sizes(rules, rule), taken)
+    ends = own_node("answer", Concludes(lead.name), [*taken, sizes])
+    taken += [sizes, ends]
+    graphs = list(tier_graphs(lead, workers, rules, context, taken))
+    otherwise = next(graph for row, graph in graphs if row == rules.tier(""))
+    others = [when(HasTier(row.name), graph) for row, graph in graphs if graph is not otherwise]
+    chains: list[Chain[Any]] = [
+        START >> sizes if chooser is None else START >> chooser >> sizes,
+        sizes.choose(*others, default=otherwise) if others else sizes >> otherwise,
+        *(graph >> ends for _, graph in graphs),
+        ends >> END,
     ]
+    return team_graph(name, chains, context, options)
 
 
-# --- gates -----------------------------------------------------------------------------------------------------------
+# --- many parts, one result: map_reduce, debate ----------------------------------------------------------------------
 
 
-def irreversible_ungated(look: Look) -> Iterator[Problem]:
-    """On every path from START, a gate comes before what cannot be undone, however deep it stands."""
-    if not any(node.irreversible for graph in nested_graphs(look.graph) for node in graph.mentioned()):
-        return
-    for where, tools in _paths_past_gates(look.graph).leaks:
-        cannot = f"has {listed(tools)}, which cannot be undone" if tools else "cannot be undone"
-        message = f"{'/'.join(where)!r} {cannot}, and a path from START reaches it without a gate."
-        hint = "Let a Human, or a node with gate=True, come before it on every path."
-        if tools:
-            hint = "Give the tool approval=True, or let" + hint.removeprefix("Let")
-        yield Problem("irreversible-ungated", where, message, hint)
+def map_reduce(
+    name: str,
+    split: Node[Any] | Callable[[State[Any]], Sequence[Any]],
+    worker: Node[Any],
+    reduce: Node[Any] | None = None,
+    *,
+    max_items: int = 20,
+    failure: FailurePolicy = "collect",
+    context: type[C] = Task,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[C]:
+    """Split a task into parts, let a worker do each of them side by side, and put together what comes of them.
+
+    Args:
+        name: the graph's name.
+        split: a pure function from the state to the parts; or a node that gives them: a sequence, `Items`, or a text
+            with a line for each.
+        worker: does one part.
+        reduce: gets the joint report, and answers in its place.
+        max_items: how many parts there may be; more end the run as exhausted, before any of them is done.
+        failure: "collect" lets the others finish, and the report says which part failed; "fail_fast" stops them.
+        context: the class of the context; its first field is what is asked.
+        options: passed on to `Graph`.
+
+    Returns:
+        A graph whose output is a `TeamReport` with a report for each part, in their order, or what `reduce` said.
+
+    Raises:
+        UsageError: if two nodes have one name, or an argument makes no sense.
+    """
+    where = f"map_reduce({name!r})"
+    splits = cast("Node[Any]", split) if isinstance(split, Node) else None
+    nodes = [node for node in (splits, worker, reduce) if node is not None]
+    members_of(where, tuple(nodes))
+    if checked_bound(where, max_items, "max_items", least=1) is None:
+        msg = f"{where}: max_items=None: a map is bounded; give a number."
+        raise UsageError(msg)
+    if splits is None and not callable(cast("object", split)):
+        msg = f"{where}: split={split!r}: a node, or a function from the state to a sequence, is needed."
+        raise UsageError(msg)
+    together = own_node("together", numbered, nodes)
+    nodes.append(together)
+    source: Any = START if splits is None else splits
+    over = cast("Any", split) if splits is None else given_items
+    lane = told(worker, nodes)
+    chains: list[Chain[Any]] = [] if splits is None else [START >> splits]
+    chains += [
+        source.map(lane, over=over, join=together, max_items=max_items, failure=failure),
+        together >> END if reduce is None else together >> told(reduce, nodes) >> END,
+    ]
+    return team_graph(name, chains, context, options)
 
 
-class _Leak(NamedTuple):
-    """A node that cannot be undone, by the names that lead to it; of an agent, the tools that make it so."""
+def debate(
+    name: str,
+    *debaters: Node[Any],
+    judge: Node[Any],
+    rounds: int = 2,
+    failure: FailurePolicy = "collect",
+    context: type[D] = Debate,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[D]:
+    """Let debaters speak in rounds, all at once, and a judge answer in the end.
 
-    where: tuple[str, ...]
-    tools: tuple[str, ...]
+    Nobody sees what the others say in the same round, and everybody what was said in those before it.
+
+    Args:
+        name: the graph's name.
+        debaters: in the order in which the judge reads them.
+        judge: gets everything that was said, and answers.
+        rounds: how many rounds there are.
+        failure: "collect" lets the others speak when one fails, "fail_fast" ends the debate.
+        context: the class of the context, which holds what was said.
+        options: passed on to `Graph`.
+
+    Returns:
+        A graph whose output is what the judge said.
+
+    Raises:
+        UsageError: if there are fewer than two debaters, two nodes have one name, or an argument makes no sense.
+    """
+    where = f"debate({name!r})"
+    members_of(where, (*debaters, judge), least=3)
+    if checked_bound(where, rounds, "rounds", least=1) is None:
+        msg = f"{where}: rounds=None: a debate is bounded; give a number."
+        raise UsageError(msg)
+    taken: list[Node[Any]] = [*debaters, judge]
+    opens, closes = own_node("open_round", open_round, taken), own_node("close_round", close_round, taken)
+    taken += [opens, closes]
+    branches = [told(debater, taken) for debater in debaters]
+    last = told(judge, taken)
+    head = cast("Node[Any]", last.head) if isinstance(last, Chain) else last
+    chains: list[Chain[Any]] = [START >> opens >> fork(*branches, failure=failure) >> closes, last >> END]
+    if rounds == 1:
+        chains.append(closes >> head)
+    else:
+        chains.append(closes.choose(when(MoreRounds(rounds), opens, max_hops=rounds - 1), default=head))
+    return team_graph(name, chains, context, options)
 
 
-class _PastGates(NamedTuple):
-    """What paths without a gate lead to: what cannot be undone, and whether END."""
-
-    leaks: tuple[_Leak, ...]
-    end: bool
+# --- looked at by somebody else: evaluator_optimizer, citation_pass --------------------------------------------------
 
 
-def _paths_past_gates(graph: Graph[Any]) -> _PastGates:
-    return kept_inside_out(graph, "_past_gates", _past_gates)
+def evaluator_optimizer(
+    name: str,
+    author: Node[Any],
+    verifier: Node[Any],
+    *,
+    max_rounds: int = 3,
+    context: type[W] = Drafts,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[W]:
+    """Let an author write, somebody else verify, and the author write again with the reasons, until it is accepted.
+
+    Args:
+        name: the graph's name.
+        author: writes the draft.
+        verifier: gets the draft, and gives True or False, a `Verdict`, or a report; an agent has `output=Verdict`.
+        max_rounds: how many drafts there may be; when the last of them is not accepted, the run ends as exhausted.
+        context: the class of the context, which holds the drafts and the verdict.
+        options: passed on to `Graph`.
+
+    Returns:
+        A graph whose output is a `TeamReport`: that of the accepted draft, with those before it.
+
+    Raises:
+        UsageError: if the verifier is the author, or answers with a text, or an argument makes no sense.
+    """
+    where = f"evaluator_optimizer({name!r})"
+    for member in (author, verifier):
+        checked_node(f"{where}: ", member)
+    if author.name == verifier.name or is_renamed(author, verifier):
+        msg = (
+            f"{where}: author={author!r}, verifier={verifier!r}: nobody accepts work of their own; give another node "
+            f"with another name, instructions of its own or another model."
+        )
+        raise UsageError(msg)
+    members_of(where, (author, verifier))
+    if isinstance(verifier, Agent) and verifier.output in (None, str):
+        msg = (
+            f"{where}: {verifier!r} answers with a text, which does not say whether it accepts; give it output=Verdict."
+        )
+        raise UsageError(msg)
+    if checked_bound(where, max_rounds, "max_rounds", least=1) is None:
+        msg = f"{where}: max_rounds=None: the rounds are bounded; give a number."
+        raise UsageError(msg)
+    taken: list[Node[Any]] = [author, verifier]
+    note = own_node("draft", Note(author.name), taken)
+    verdict = own_node("verdict", judge_draft, [*taken, note])
+    again = own_node("revise", ask_again, [*taken, note, verdict])
+    taken += [note, verdict, again]
+    chains: list[Chain[Any]] = [
+        START >> author >> note >> told(verifier, taken) >> verdict,
+        verdict.choose(when(is_rejected, again, max_hops=max_rounds - 1), default=END),
+        told_again(again, author, taken),
+    ]
+    return team_graph(name, chains, context, options)
 
 
-def _past_gates(graph: Graph[Any]) -> _PastGates:
-    look = look_at(graph)
-    stations = look.compiled.stations
+def citation_pass(
+    name: str,
+    author: Node[Any],
+    citer: Node[Any] | None = None,
+    *,
+    evidence: Iterable[str] = (),
+    least: float = 1.0,
+    max_repairs: int = 2,
+    context: type[T] = Cited,  # type: ignore[assignment]  # the variable's own default
+    **options: Unpack[Options],
+) -> Graph[T]:
+    """Let somebody put behind each claim of a text the id of what supports it, and change nothing else.
 
-    def steps(at: tuple[Key, bool]) -> list[tuple[Key, bool]]:
-        key, called = at
-        if not isinstance(key, str):
-            return [(edge.target, False) for edge in look.after.get(key, ())]
-        station = stations[key]
-        inner = as_graph(station.node)
-        if station.node.gate or (
-            inner is not None and not _paths_past_gates(inner).end
-        ):  # what goes on after it was let through; its failure and its callees were not
-            onward: list[Key] = [edge.target for edge in station.errors]
-        elif called:
-            onward = [edge.target for edge in (*station.handoffs.values(), *station.errors)]
-        else:
-            onward = [edge.target for edge in look.after.get(key, ())]
-        return [(to, called) for to in onward] + [(to, True) for to in station.delegates]
+    The ids that may be used are those that stand as evidence in the author's report, and in the reports that it is
+    made from. A text that was changed, an id that nobody knows, and too few claims that are cited go back to who cites.
 
-    heads: list[tuple[Key, bool]] = [(Terminal.START, False)]
-    if look.compiled.escalate is not None:
-        heads.append((look.compiled.escalate.target, False))
-    found = reach(heads, steps)
-    leaks: list[_Leak] = []
-    for name in sorted({key for key, _ in found if isinstance(key, str)}):
-        node = stations[name].node
-        if node.irreversible and not node.gate:
-            leaks.append(_Leak((name,), ungated_tools(node)))
-        inner = as_graph(node)
-        if inner is not None:
-            leaks += [_Leak((name, *leak.where), leak.tools) for leak in _paths_past_gates(inner).leaks]
-    return _PastGates(tuple(leaks), (Terminal.END, False) in found)
+    Args:
+        name: the graph's name.
+        author: gives the text: a report with its evidence.
+        citer: writes the text again, with the ids in brackets; without it the text is checked as the author wrote it.
+            An agent gets no text of more than 16,000 characters whole, and so cannot cite a longer one.
+        evidence: further ids that may be used.
+        least: which share of the claims must be cited, from 0 to 1.
+        max_repairs: how often it may go back; when it is still wrong then, the run ends as exhausted.
+        context: the class of the context, which holds the text, the ids and what was wrong.
+        options: passed on to `Graph`.
+
+    Returns:
+        A graph whose output is a `CitedReport` with the coverage and the claims that are not cited. Without a `citer`
+        it is partial where something is wrong.
+
+    Raises:
+        UsageError: if the two have one name, or an argument makes no sense.
+    """
+    where = f"citation_pass({name!r})"
+    nodes: list[Node[Any]] = [node for node in (author, citer) if node is not None]
+    members_of(where, tuple(nodes))
+    several = isinstance(cast("object", evidence), Iterable) and not isinstance(evidence, str)
+    ids: tuple[object, ...] = tuple(evidence) if several else (evidence,)
+    share: object = least
+    fits = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
+    if not fits or not several or not all(isinstance(one, str) for one in ids):
+        msg = f"{where}: least={least!r}, evidence={evidence!r}: a share from 0 to 1, and a list of ids, are needed."
+        raise UsageError(msg)
+    repairs = checked_bound(where, max_repairs, "max_repairs")
+    if repairs is None:
+        msg = f"{where}: max_repairs=None: the repairs are bounded; give a number."
+        raise UsageError(msg)
+    takes = own_node("text", Takes(cast("tuple[str, ...]", ids), asks=citer is not None), nodes)
+    checks = own_node("citations", Checks(float(least)), nodes)
+    nodes += [takes, checks]
+    if citer is None:
+        return team_graph(name, [START >> author >> takes >> checks >> END], context, options)
+    again = own_node("repair", cite_again, nodes)
+    chains: list[Chain[Any]] = [
+        START >> author >> takes >> citer >> checks,
+        checks.choose(when(is_wrong, again, max_hops=repairs), default=END),
+        again >> citer,
+    ]
+    return team_graph(name, chains, context, options)

@@ -13,6 +13,7 @@ Code = Literal[
     "turns", "delegate", "reported", "stray_cancellation", "invalid_value", "cancelled",
     "empty_answer", "unknown_tool", "tool",
     "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
+    "no_progress",
     "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
     "not_taken", "join_strict", "all_dead",
 ]  # fmt: skip

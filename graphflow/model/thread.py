@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import pydantic_core
 from pydantic import BaseModel
@@ -226,11 +226,16 @@ def shown(value: Any) -> str:
     try:
         if type(value) not in _SIMPLE and _holds_set(value):
             value = _ordered(value)
-        plain = pydantic_core.to_jsonable_python(value, fallback=_named, inf_nan_mode="strings", by_alias=True)
+        plain = pydantic_core.to_jsonable_python(
+            value, fallback=_named, inf_nan_mode="strings", by_alias=True, context=FOR_MODELS
+        )
     except Exception:  # noqa: BLE001 - bytes that are no text, a serializer of the user that raises
         plain = _named(value)
     return _as_json(plain)
 
+
+FOR_MODELS: Final = {"for": "models"}
+"""The context of pydantic in which values are written for models: a class may leave out what only programs read."""
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -262,7 +267,7 @@ def _ordered(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((_ordered(item) for item in cast("Iterable[Any]", value)), key=shown)
     if isinstance(value, BaseModel):
-        return _ordered(value.model_dump(by_alias=True))
+        return _ordered(value.model_dump(by_alias=True, context=FOR_MODELS))
     if isinstance(value, Mapping):
         return {key: _ordered(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):

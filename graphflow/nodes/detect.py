@@ -19,13 +19,13 @@ class Detector:
     New evidence, which is a tool's result or a report that was not seen before, begins the count anew.
 
     Attributes:
-        kind: "ping_pong" or "repetition".
+        kind: "ping_pong", "repetition" or "no_progress".
         limit: how often it may be seen: the time after that counts.
         then: what follows.
         window: how many steps back a repetition is looked for.
     """
 
-    kind: Literal["ping_pong", "repetition"]
+    kind: Literal["ping_pong", "repetition", "no_progress"]
     limit: int
     then: Then
     window: int = 0
@@ -64,6 +64,22 @@ def repetition(times: int = 3, *, window: int = 20, then: Then = "note") -> Dete
         "repetition", _at_least_one("repetition", "times", times), then, _at_least_one("repetition", "window", window)
     )
     return _checked(found)
+
+
+def no_progress(hops: int = 6, *, then: Then = "stop") -> Detector:
+    """Detect a conversation that is handed on and on, among however many agents, with no new evidence.
+
+    Args:
+        hops: how many handoffs may follow each other with no new evidence; a further one is detected.
+        then: what follows.
+
+    Raises:
+        UsageError: if an argument makes no sense.
+
+    >>> no_progress(hops=3).limit
+    3
+    """
+    return _checked(Detector("no_progress", _at_least_one("no_progress", "hops", hops), then))
 
 
 def _at_least_one(where: str, name: str, number: int) -> int:

@@ -311,7 +311,7 @@ def when(
     """Take an edge only where a predicate holds.
 
     Args:
-        test: pure and sync; it sees the state that the target would see.
+        test: pure and sync; it sees the state that the target would see. Its name, or its `label`, is drawn.
         to: where the edge leads.
         max_hops: how often it may be taken in one activation of the graph.
 
@@ -323,7 +323,8 @@ def when(
         raise UsageError(msg)
     checked_sync("when", test=test)
     branch = as_branch(to)
-    label = getattr(test, "__name__", type(test).__name__)
+    said: object = getattr(test, "label", None)
+    label = said if isinstance(said, str) else getattr(test, "__name__", type(test).__name__)
     return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain)
 
 

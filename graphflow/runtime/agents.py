@@ -176,7 +176,7 @@ class Agents(Wishes):
             error = ContractError(f"the model of {talk.agent.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=talk.manner.native)
+        decided = read_reply(reply, native=talk.manner.native, answer=talk.manner.answer)
         if decided.problem:
             self._send_back(visit, decided.text, decided.problem)
             return

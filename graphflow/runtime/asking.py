@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal, NamedTuple, cast
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -31,6 +32,16 @@ NOTE_SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
+
+ANSWER: Final = "answer"
+"""What a model calls to answer, in the decision mode "json": one choice among calls comes easier to a small one."""
+
+UNCOUNTED: Final = 151 - 2 * len(ANSWER)
+"""How many characters of the text and the schema of the decision mode "json" the estimate of a call leaves out.
+
+What a call reserves stands in stored runs, so it stays what it was before both said so much. Not in it: the name of the
+call that answers, which stands in both.
+"""
 
 SUPERVISOR_TEXT = (
     "Split the question, ask your team for the parts, several at once where they do not need each other, and answer "
@@ -68,6 +79,8 @@ class Manner(NamedTuple):
         kind: the type that its answer must have.
         native: whether its model calls tools itself; else its text says what to call.
         size: how long specs and schema are, in characters.
+        said: the JSON schema of its answer alone, or "".
+        answer: what its model calls to answer, where its text says what to call; else "".
     """
 
     offers: Offers
@@ -76,6 +89,15 @@ class Manner(NamedTuple):
     kind: Any
     native: bool
     size: int
+    said: str
+    answer: str
+
+    def schema_without(self, used_up: Collection[str]) -> str:
+        """Return the JSON schema of its text without the calls of some names."""
+        if not used_up:
+            return self.schema
+        left = {name: offer for name, offer in self.offers.items() if name not in used_up}
+        return json_schema(left, self.said, self.answer)
 
 
 def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any) -> Manner:
@@ -98,13 +120,15 @@ def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset
 
 def _manner(agent: Agent, offers: Offers, owed: Any) -> Manner:
     kind = owed if agent.output is None and owed is not Report else agent.output
-    schema = answer_schema(kind)
+    said = answer_schema(kind)
     if not agent.native and offers:  # where there is nothing to choose, the answer is all there is
-        schema = json_schema(offers, schema)
-        return Manner(offers, (), schema, kind, native=False, size=len(schema))
+        answer = answer_name(offers)
+        schema = json_schema(offers, said, answer)
+        size = len(schema) - UNCOUNTED - 2 * len(answer)
+        return Manner(offers, (), schema, kind, native=False, size=size, said=said, answer=answer)
     specs = tuple(offer.spec for offer in offers.values())
     size = sum(len(spec.name) + len(spec.description) + len(spec.parameters_json) for spec in specs)
-    return Manner(offers, specs, schema, kind, native=True, size=len(schema) + size)
+    return Manner(offers, specs, said, kind, native=True, size=len(said) + size, said=said, answer="")
 
 
 def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> dict[str, Offer]:
@@ -150,35 +174,48 @@ def _times(count: int) -> str:
 # --- constrained JSON ------------------------------------------------------------------------------------------------
 
 
-def json_schema(offers: Offers, answer: str) -> str:
-    """Return the JSON schema of a reply in the decision mode "json": the reason first, then calls or an answer."""
+def answer_name(offers: Offers) -> str:
+    """Return what a model calls to answer: "answer", or another name where a tool is called so."""
+    name = ANSWER
+    while name in offers:
+        name = f"final_{name}"
+    return name
+
+
+def json_schema(offers: Offers, said: str, answer: str = ANSWER) -> str:
+    """Return the JSON schema of a reply in the decision mode "json": the reason first, then calls, or that to answer.
+
+    Args:
+        offers: what may be called; nothing, where there is only the answer left.
+        said: the schema of the answer, or "" for free text.
+        answer: the name of the call that answers, which stands alone.
+    """
     defs: dict[str, Any] = {}
-    said: Any = _with_own_names(answer, defs) if answer else {"type": "string"}
-    reason = {"type": "string", "description": "Why, in one sentence."}
-    final: Any = {
+    value: Any = _with_own_names(said, defs) if said else {"type": "string"}
+    calls = [_call(name, _with_own_names(offer.spec.parameters_json, defs)) for name, offer in offers.items()]
+    arguments = {"type": "object", "properties": {"answer": value}, "required": ["answer"]}
+    last = _call(answer, {**arguments, "additionalProperties": False})
+    alone: dict[str, Any] = {"type": "array", "items": last, "minItems": 1, "maxItems": 1}
+    several: dict[str, Any] = {"type": "array", "items": {"anyOf": calls}, "minItems": 1}
+    whole: dict[str, Any] = {
         "type": "object",
-        "properties": {"reason": reason, "answer": said},
-        "required": ["reason", "answer"],
-        "additionalProperties": False,
-    }
-    calls: list[Any] = []
-    for offer in offers.values():
-        arguments = _with_own_names(offer.spec.parameters_json, defs)
-        calls.append(
-            {
-                "type": "object",
-                "properties": {"tool": {"type": "string", "const": offer.spec.name}, "arguments": arguments},
-                "required": ["tool", "arguments"],
-                "additionalProperties": False,
-            }
-        )
-    acting = {
-        "type": "object",
-        "properties": {"reason": reason, "calls": {"type": "array", "items": {"anyOf": calls}, "minItems": 1}},
+        "properties": {
+            "reason": {"type": "string", "description": "Why, in one sentence."},
+            "calls": {"anyOf": [several, alone]} if calls else alone,
+        },
         "required": ["reason", "calls"],
         "additionalProperties": False,
     }
-    return json.dumps({"anyOf": [acting, final], **({"$defs": defs} if defs else {})})
+    return json.dumps({**whole, **({"$defs": defs} if defs else {})})
+
+
+def _call(name: str, arguments: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "const": name}, "arguments": arguments},
+        "required": ["tool", "arguments"],
+        "additionalProperties": False,
+    }
 
 
 def _with_own_names(schema_json: str, defs: dict[str, Any]) -> Any:
@@ -202,14 +239,13 @@ def json_instructions(system: str, offers: Offers) -> str:
     A small model reads all of it, so it is short: of a tool's schema there are the names of its arguments.
     """
     lines = [system] if system else []
-    lines.append("Reply with one JSON object, the reason first, in one short sentence. To call tools, one or several:")
-    lines.append('{"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}')
-    lines.append("To answer, when the tools have told you what you need:")
-    lines.append('{"reason": "...", "answer": ...}')
-    lines.append("The tools:")
+    lines.append('Reply with one JSON object: {"reason": "...", "calls": [{"tool": "NAME", "arguments": {...}}]}')
+    lines.append("The reason comes first and is one short sentence. Call one tool, or several at once. The tools:")
     lines += [
         f"- {offer.spec.name}{_arguments(offer.spec.parameters)}: {offer.spec.description}" for offer in offers.values()
     ]
+    last = answer_name(offers)
+    lines.append(f"- {last}(answer): Give your answer, when the other tools have told you what you need.")
     return "\n".join(lines)
 
 
@@ -232,6 +268,31 @@ def _argument(name: str, part: Mapping[str, Any], *, optional: bool) -> str:
         shape = "" if kind == "string" else kind
     told = ", ".join(filter(None, [shape, str(part.get("description", "")).rstrip(".")]))
     return f"{name}{'?' if optional else ''}{f': {told}' if told else ''}"
+
+
+def asked_in_json(messages: Thread, manner: Manner, used_up: Collection[str]) -> Thread:
+    """Return messages as a model reads them that decides in JSON, and below the last what is left to do.
+
+    A small model repeats what it did last, unless the last that it reads says something else. The system text stays as
+    it was, so that a server need not read everything again.
+    """
+    made = as_plain_text(messages)
+    hint = _hint(manner, used_up, called=messages[-1].role == "tool")
+    if not hint or made[-1].role != "user":
+        return made
+    return (*made[:-1], replace(made[-1], text=f"{made[-1].text}\n{hint}"))
+
+
+def _hint(manner: Manner, used_up: Collection[str], *, called: bool) -> str:
+    """Say what may not be called any more, and after a call that it is time to answer."""
+    if len(used_up) == len(manner.offers):
+        return f"The other tools are used up. Call {manner.answer} now."
+    found: list[str] = []
+    if used_up:
+        found.append(f"{', '.join(name for name in manner.offers if name in used_up)} cannot be called any more.")
+    if called:
+        found.append(f"If this is all you need, call {manner.answer} now.")
+    return " ".join(found)
 
 
 def as_plain_text(messages: Thread) -> Thread:
@@ -272,8 +333,12 @@ class Decided:
     answer_json: str = ""  # an answer that came as JSON, whose text may be read as something else
 
 
-def read_reply(reply: ModelReply, *, native: bool) -> Decided:
-    """Read a reply in the mode in which it was asked for."""
+def read_reply(reply: ModelReply, *, native: bool, answer: str = ANSWER) -> Decided:
+    """Read a reply in the mode in which it was asked for.
+
+    In the mode "json" the call named by `answer` answers; `{"reason": ..., "answer": ...}` does too: models were asked
+    for that once, and some write it all the same.
+    """
     if native or reply.calls:
         return Decided(reply.text, reply.calls)
     if not reply.text.strip():
@@ -287,22 +352,33 @@ def read_reply(reply: ModelReply, *, native: bool) -> Decided:
         return Decided(reply.text, problem="it is no JSON object")
     table = cast("dict[str, Any]", found)
     if "calls" in table:
-        return _read_calls(table, reply.text)
+        return _read_calls(table, reply.text, answer)
     if "answer" in table:
-        answer = table["answer"]
-        written = json.dumps(answer, ensure_ascii=False)
-        return Decided(answer if isinstance(answer, str) else written, answer_json=written)
+        return _answering(table["answer"])
     return Decided(reply.text, problem="it has neither 'calls' nor 'answer'")
 
 
-def _read_calls(table: Mapping[str, Any], text: str) -> Decided:
+def _answering(said: object) -> Decided:
+    written = json.dumps(said, ensure_ascii=False)
+    return Decided(said if isinstance(said, str) else written, answer_json=written)
+
+
+def _read_calls(table: Mapping[str, Any], text: str, answer: str) -> Decided:
     calls: list[ToolCall] = []
+    said: list[Any] = []
     given = table["calls"]
     for item in cast("list[Any]", given) if isinstance(given, list) else [None]:
         if not isinstance(item, dict) or not isinstance(cast("dict[str, Any]", item).get("tool"), str):
             return Decided(text, problem="'calls' is no list of objects with 'tool' and 'arguments'")
         call = cast("dict[str, Any]", item)
-        calls.append(ToolCall(call["tool"], json.dumps(call.get("arguments", {}), ensure_ascii=False)))
+        if call["tool"] == answer:
+            said.append(call.get("arguments", {}))
+        else:
+            calls.append(ToolCall(call["tool"], json.dumps(call.get("arguments", {}), ensure_ascii=False)))
+    if said and not calls:  # with other calls it came too early: they are to be heard first
+        if not isinstance(said[-1], dict) or "answer" not in said[-1]:
+            return Decided(text, problem=f'the arguments of {answer} are not {{"answer": ...}}')
+        return _answering(cast("dict[str, Any]", said[-1])["answer"])
     reason = table.get("reason", "")
     return Decided(reason if isinstance(reason, str) else shown(reason), tuple(calls))
 

@@ -188,16 +188,44 @@ def _greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
     briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
     brief = briefs[0] if briefs else None
-    asker = _asker(visit.token.frame)
+    frame = visit.token.frame
+    asker = _asker(frame)
     if brief is not None:
         message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)
     else:
         text = first_text(visit.token.context)
         if not text:
             return
-        message = spoken("user", data("brief", asker, text), source=asker) if asker else spoken("user", text)
+        if _came_in(frame, text):  # another node has said it, and no user
+            assert frame.owner is not None  # noqa: S101 - it came in
+            label = _sender(frame.owner, frame.owner.inbox[0])
+            message = spoken("user", data("message", label, text), source=label)
+        else:
+            message = spoken("user", data("brief", asker, text), source=asker) if asker else spoken("user", text)
     log.user, log.user_at = message, len(log.items)
     log.items.append(message)
+
+
+def _came_in(frame: Frame, text: str) -> bool:
+    """Tell whether what a nested graph is asked is what arrived at it: it began with a context made of that."""
+    owner = frame.owner
+    if owner is None or frame.is_node or owner.edge.name.kind == "delegate" or not owner.inbox:
+        return False
+    graph, outer = frame.tables.graph, owner.token.frame.tables.graph
+    if graph.enter is None and graph.context is outer.context:  # it went on with the context around it
+        return False
+    return all(_words(message.value) in text for message in owner.inbox)
+
+
+def _words(value: Any) -> str:
+    return value.finding if isinstance(value, Report) else value.objective if isinstance(value, Brief) else shown(value)
+
+
+def _sender(visit: Visit, message: Message) -> str:
+    """Return the path of the node that an item of an inbox comes from; into a nested graph it comes from outside."""
+    while visit.edge.name.source is None and visit.token.frame.owner is not None:
+        visit = visit.token.frame.owner
+    return path_text((*visit.token.frame.path, Segment(message.source)))
 
 
 def _asker(frame: Frame) -> str:
@@ -241,11 +269,13 @@ def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     if not inbox:
         return ()
     frame = visit.token.frame
+    if visit.edge.name.source is None and log.user is not None and _came_in(frame, first_text(visit.token.context)):
+        return ()  # it is what the frame was asked
     said = {message.source for message in crossing if message.role == "assistant"}
     calls = {call.id for message in crossing for call in message.calls}
     found: list[ThreadMessage] = []
     for message in inbox:
-        label = path_text((*frame.path, Segment(message.source)))
+        label = _sender(visit, message)
         made = spoken("user", data(_kind(visit, message), label, shown(message.value)), source=label)
         if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
             if message.value in (None, "") or (log.noted and log.noted in calls):

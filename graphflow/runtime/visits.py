@@ -41,7 +41,7 @@ from graphflow.runtime.tables import Asked, Inbox, Standing, Token, Trouble, Vis
 BOUNDS = frozenset(
     {
         "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong",
-        "repetition", "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
+        "repetition", "no_progress", "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
     }
 )  # fmt: skip
 """The reason codes that are bounds."""

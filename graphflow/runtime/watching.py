@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from graphflow.events import Detected
 from graphflow.model.contract import Reason
@@ -108,8 +108,8 @@ class Watching(Core):
         return self.step_taken(token, path, key, f"{name!r} with the same input")
 
     def handing_off(self, token: Token, path: Path, target: str) -> Sight:
-        """Note a handoff that is about to happen, and tell what the detectors of ping-pong make of it."""
-        detectors = [found for found in token.frame.tables.graph.detect if found.kind == "ping_pong"]
+        """Note a handoff that is about to happen, and tell what the detectors of handoffs make of it."""
+        detectors = [found for found in token.frame.tables.graph.detect if found.kind in _OF_HANDOFFS]
         if not detectors:
             return NOTHING_SEEN
         watch = self._watch(token)
@@ -121,11 +121,8 @@ class Watching(Core):
         watch.hops.append(watch.evidence)
         sight = NOTHING_SEEN
         for found in detectors:
-            length = 2 * found.limit + 2  # so many names are `limit` rounds and one handoff more
-            end = trail[-length:]
-            to_and_fro = len(end) == length and end == end[:2] * (found.limit + 1) and end[0] != end[1]
-            if to_and_fro and watch.hops[-1] == watch.hops[1 - length]:
-                text = f"{end[0]!r} and {end[1]!r} hand over to each other, with no new evidence: {' '.join(end)}"
+            text = _to_and_fro(watch, found.limit) if found.kind == "ping_pong" else _on_and_on(watch, found.limit)
+            if text:
                 sight = self._detected(sight, found, path, text, float(found.limit))
         return sight
 
@@ -141,3 +138,24 @@ class Watching(Core):
 def normal(text: str) -> str:
     """Return a text without regard to case and spaces."""
     return " ".join(text.casefold().split())
+
+
+_OF_HANDOFFS: Final = frozenset({"ping_pong", "no_progress"})
+
+
+def _to_and_fro(watch: Watch, rounds: int) -> str:
+    """Say what two agents do that hand over to each other more than so many rounds; "" if they do not."""
+    length = 2 * rounds + 2  # so many names are the rounds and one handoff more
+    end = watch.trail[-length:]
+    to_and_fro = len(end) == length and end == end[:2] * (rounds + 1) and end[0] != end[1]
+    if not to_and_fro or watch.hops[-1] != watch.hops[1 - length]:
+        return ""
+    return f"{end[0]!r} and {end[1]!r} hand over to each other, with no new evidence: {' '.join(end)}"
+
+
+def _on_and_on(watch: Watch, hops: int) -> str:
+    """Say who handed on to whom more than so many times with no new evidence; "" if it was not so often."""
+    since = watch.hops[-hops - 1 :]
+    if len(since) <= hops or since[0] < 0 or len(set(since)) > 1:
+        return ""
+    return f"control was handed on {hops} times, with no new evidence: {' '.join(watch.trail[-hops - 2 :])}"

@@ -21,11 +21,12 @@ from graphflow.model.thread import ThreadMessage, ToolCall, capped, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
-from graphflow.runtime.asking import Offer, as_plain_text, problems_text, validator_of
+from graphflow.runtime.asking import Offer, asked_in_json, problems_text, validator_of
 from graphflow.runtime.attempts import ONE_RETRY, may_retry
 from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import TOKENS, USD, Amount, Amounts, Meter
+from graphflow.runtime.offered import used_up
 from graphflow.runtime.tables import Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.watching import normal
 
@@ -85,10 +86,13 @@ class Wishes(Core):
         tokens, usd = int(wanted[TOKENS]), wanted[USD]
         cost = Budget.checked(None, 1, None, None, tokens, Decimal(usd) if usd else None)
         self.start_effect(visit, "model", "model", wanted, cost)
-        messages = (*talk.view, *talk.said)
+        messages, schema = (*talk.view, *talk.said), manner.schema
+        if not manner.native:
+            gone = used_up(visit)
+            messages, schema = asked_in_json(messages, manner, gone), manner.schema_without(gone)
         request = ModelRequest(
-            node.name, talk.source, visit.turn, talk.system, messages if manner.native else as_plain_text(messages),
-            manner.specs, manner.schema, max_tokens, "native" if manner.native else "json",
+            node.name, talk.source, visit.turn, talk.system, messages, manner.specs, schema, max_tokens,
+            "native" if manner.native else "json",
         )  # fmt: skip
         group = group_of(visit.token)
         again = may_retry(visit) and visit.token.frame.meter.refusing(ONE_MORE) is None

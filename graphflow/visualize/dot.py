@@ -17,6 +17,7 @@ from graphflow.visualize.drawing import (
     drawing_of,
 )
 from graphflow.visualize.overlay import STANDINGS, Overlay, overlay_of
+from graphflow.visualize.stacking import stacked
 from graphflow.visualize.style import (
     ALARM,
     DASHED,
@@ -84,6 +85,7 @@ class _Writer:
         self.overlay = overlay
         self.nodes = drawing.nodes_by_graph()
         self.edges = drawing.edges_by_graph()
+        self.stacked = stacked(drawing)
 
     def lines(self) -> Iterator[str]:
         yield _HEADER.rstrip()
@@ -121,6 +123,8 @@ class _Writer:
             yield f"{indent}  {self._edge(edge)}"
             if edge.kind == "escalate":  # keeps it below the beginning of its graph
                 yield f"{indent}  {graph.start} -> {edge.source} [style=invis]"
+        for above, below in self.stacked.get(graph.id, ()):
+            yield f"{indent}  {above} -> {below} [style=invis weight=0]"
         yield f"{indent}}}"
 
     def _graph_label(self, graph: DrawnGraph) -> str:

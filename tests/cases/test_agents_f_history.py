@@ -13,6 +13,7 @@ from graphflow import (
     Agent,
     AskUser,
     Budget,
+    Context,
     Graph,
     Human,
     ModelRequest,
@@ -41,6 +42,13 @@ from tests.cases.agents import (
     says,
     tool_runs,
 )
+
+
+class Asked(Context):
+    """The context of a graph that stands inside another one, and knows only what it is asked."""
+
+    what: str
+
 
 EVERY: list[Any] = ["note", "summary", "full", *(last(n) for n in range(1, 12))]
 
@@ -383,3 +391,27 @@ async def test_f1_holds_for_the_next_message_whatever_became_of_the_last(how: st
     assert second.status == "completed"
     assert second.thread[: len(first.thread)] == first.thread
     assert any(message.text == "And now?" for message in asked(c, 0).messages) or callable(history)
+
+
+async def test_f_what_comes_into_a_nested_graph_is_said_once_with_its_sender() -> None:
+    """A graph with a context of its own is asked by a node, and not by a user: as data, labelled, and once."""
+    first, inner, second = says("first", "A finding."), says("inner", "Seen."), says("second", "Done.")
+    nested = Graph("nested", START >> inner >> second >> END, context=Asked)
+    graph = Graph("g", START >> first >> nested >> END, context=Talk)
+
+    await run(graph, Talk(question="What?"))
+
+    told = [message.text for message in asked(inner, 0).messages]
+    assert told == ['<message from="first">\nA finding.\n</message>']
+    assert asked(second, 0).messages[0].text == told[0]
+
+
+async def test_f_a_nested_graph_with_the_same_context_is_still_asked_by_the_user() -> None:
+    """Where the context goes on, its first text is what the user said, whatever arrives."""
+    first, inner = says("first", "What"), says("inner", "Seen.")
+    graph = Graph("g", START >> first >> Graph("nested", START >> inner >> END, context=Talk) >> END, context=Talk)
+
+    await run(graph, Talk(question="What?"))
+
+    told = [message.text for message in asked(inner, 0).messages]
+    assert told == ["What?", '<message from="first">\nWhat\n</message>']

@@ -34,6 +34,10 @@ ATTACKS = {
     "a surrogate": "\ud800 obey",
 }
 
+TO_ANSWER = "If this is all you need, call answer now."
+BELOW = {"", f"\n{TO_ANSWER}", f"\nask_a cannot be called any more. {TO_ANSWER}"}
+"""What stands below the last result, for a model that decides in JSON: no word of it comes from the text."""
+
 CHANNELS = ["note", "brief", "report", "output", "function output", "tool", "summary", "item", "answer", "context"]
 
 
@@ -151,8 +155,10 @@ def _hold_delimited(text: str, plain: str) -> None:
         return
     opening, _, _ = plain.partition("\n")
     kind = opening[1:].partition(" ")[0]
+    _, closing, below = plain.rpartition(f"\n</{kind}>")
+    assert below in BELOW
     assert text.startswith(f"{opening}\n")
-    assert text.endswith(f"\n</{kind}>")
+    assert text.endswith(closing + below)
     assert len(re.findall(rf"<\s*/\s*{kind}", text, re.IGNORECASE)) == 1
 
 

@@ -28,8 +28,10 @@ from graphflow import (
     Graph,
     MemoryJournal,
     ModelRequest,
+    Report,
     State,
     Step,
+    Supervisor,
     Update,
     append,
     fork_run,
@@ -73,6 +75,13 @@ class Trip(Context):
 
     towns: tuple[str, ...] = ("Ulm", "Bonn", "Kiel")
     notes: Annotated[tuple[str, ...], append] = ()
+
+
+class Told(Context):
+    """What a desk is asked."""
+
+    question: str = "Where shall we go?"
+    notes: Annotated[tuple[Report, ...], append] = ()
 
 
 ASKED: Final[list[str]] = []
@@ -154,6 +163,35 @@ def towns(state: State[Trip]) -> tuple[str, ...]:
     return state.context.towns
 
 
+def says_in_json(request: ModelRequest) -> str:
+    """Say what a small model does that repeats itself before it answers, in the words that it was once told to use."""
+    heard = sum(message.role == "assistant" for message in request.messages)
+    if request.agent == "guide":
+        said = '"calls": [{"tool": "look_up", "arguments": {"town": "Ulm"}}]' if not heard else '"answer": "Climb up."'
+    else:
+        said = (
+            '"calls": [{"tool": "ask_guide", "arguments": {"objective": "Ulm"}}]' if heard < 2 else '"answer": "Ulm."'
+        )
+    return f'{{"reason": "It is about a town.", {said}}}'
+
+
+@tool(max_calls=1)
+def look_up(town: str) -> str:
+    """Look a town up."""
+    return f"{town} has a tower"
+
+
+def in_json() -> Graph[Told]:
+    """Return a desk whose models decide in JSON."""
+    model = RuleModel(otherwise=says_in_json, native_tools=False)
+    desk = Supervisor("desk", model=model, instructions="You plan trips.")
+    knows = Agent("guide", model=model, instructions="You know towns.", tools=[look_up])
+    team = desk.delegates(knows, max_hops=1, into="notes")
+    return Graph(
+        "in_json", START >> desk >> END, team, context=Told, max_depth=1, budget=Budget(model_calls=9, tokens=20_000)
+    )  # fmt: skip
+
+
 TRIP: Final = Graph(
     "trip",
     START >> (weather, trains, when(by_sea, ferries)) >> plan,
@@ -169,6 +207,7 @@ SILENT: Final = Graph("silent", START >> Agent("desk", model=RuleModel(otherwise
 DESK: Final = support_desk.support()
 CHAT: Final = support_desk.desk_that_hands_over()
 NO_LEDGER: Final = support_desk.support(no_ledger)
+IN_JSON: Final = in_json()
 
 
 class Stored(NamedTuple):
@@ -248,6 +287,7 @@ RUNS: Final[dict[str, Stored]] = {
     ),
     "support_desk_cancelled": Stored(DESK, "cancelled", cancelled_at(DESK, support_desk.Case(), "shipping")),
     "support_desk_partial": Stored(NO_LEDGER, "partial", whole(NO_LEDGER, support_desk.Case())),
+    "in_json": Stored(IN_JSON, "completed", whole(IN_JSON, Told())),
     "silent_failed": Stored(SILENT, "failed", fails(whole(SILENT, Trip()))),
     "trip": Stored(TRIP, "completed", whole(TRIP, Trip())),
     "chat_waiting": Stored(CHAT, "waiting", whole(CHAT, support_desk.Case(question=ANGRY))),

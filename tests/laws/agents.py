@@ -275,6 +275,8 @@ def _as_json(text: str, calls: Sequence[ToolCall], dice: random.Random) -> str:
     said: dict[str, object] = {"reason": text}
     if calls:
         said["calls"] = [{"tool": call.name, "arguments": _loaded(call.arguments)} for call in calls]
+    elif dice.randrange(2):
+        said["calls"] = [{"tool": "answer", "arguments": {"answer": _loaded(text)}}]
     else:
         said["answer"] = _loaded(text)
     made = json.dumps(said)

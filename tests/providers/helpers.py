@@ -49,19 +49,19 @@ def told(body: Mapping[str, Any]) -> str:
     return found if isinstance(found, str) else "\n".join(block["text"] for block in found)
 
 
-def as_json(reply: Reply, *, wrapped: bool) -> Reply:
+def as_json(reply: Reply) -> Reply:
     """The same, as a model says it that cannot call tools."""
     if isinstance(reply, Calls):
         calls = [{"tool": name, "arguments": _loaded(arguments)} for name, arguments in reply.calls]
         said: Any = {"reason": reply.text, "calls": calls}
     elif isinstance(reply, Say):
-        said = {"reason": "", "answer": _loaded(reply.text)} if reply.text else ""
+        answer = {"tool": "answer", "arguments": {"answer": _loaded(reply.text)}}
+        said = {"reason": "", "calls": [answer]} if reply.text else ""
     else:
         return reply
     if not said:
         return reply
-    text = json.dumps({"reply": said} if wrapped else said)
-    return Say(text, usage=reply.usage, pieces=reply.pieces, breaks=reply.breaks, after=reply.after)
+    return Say(json.dumps(said), usage=reply.usage, pieces=reply.pieces, breaks=reply.breaks, after=reply.after)
 
 
 def _loaded(text: str) -> Any:
@@ -87,7 +87,7 @@ class Parts:
             step = self.scripts[name][self.asked[name]]
             self.asked[name] += 1
         chooses = '"calls": [{"tool": "NAME"' in system
-        return as_json(step, wrapped="response_format" in asked.body) if chooses else step
+        return as_json(step) if chooses else step
 
     def assert_complete(self) -> None:
         """Every step was used."""

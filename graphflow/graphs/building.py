@@ -1,0 +1,92 @@
+"""What every ready-made team is put together with: its members checked, its own nodes named, its graph made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
+
+from typing_extensions import TypeVar
+
+from graphflow.errors import UsageError
+from graphflow.graphs.conversation import Enter, begins_with_text
+from graphflow.graphs.graph import Graph
+from graphflow.model.budget import Budget
+from graphflow.model.context import Context
+from graphflow.model.state import State
+from graphflow.nodes.base import Node
+from graphflow.nodes.detect import Detector
+from graphflow.nodes.edges import Chain, checked_node
+from graphflow.nodes.function import FunctionNode
+
+K = TypeVar("K", bound=Context)
+
+
+class Options(TypedDict, total=False):
+    """What every ready-made team passes on to its `Graph`, where it has its meaning."""
+
+    budget: Budget | None
+    max_depth: int | None
+    max_hops: int | None
+    escalate: Node[Any] | None
+    enter: Callable[[State[Any]], Any] | None
+    detect: Sequence[Detector]
+    output: Any
+    into: str | None
+    retries: int
+    max_visits: int | None
+    description: str
+
+
+def members_of(where: str, members: tuple[Node[Any], ...], least: int = 1) -> tuple[str, ...]:
+    """Return the names of the members.
+
+    Raises:
+        UsageError: if there are too few, one is no node, or two have one name.
+    """
+    for member in members:
+        checked_node(f"{where}: ", member)
+    names = tuple(member.name for member in members)
+    double = next((one for one in names if names.count(one) > 1), None)
+    if len(members) < least or double is not None:
+        wrong = f"two members are called {double!r}" if double is not None else f"{len(members)} of at least {least}"
+        hint = "give one another name with .named(...)" if double is not None else "more are needed"
+        msg = f"{where}: {wrong}; the members are {', '.join(map(repr, names)) or 'none'}: {hint}."
+        raise UsageError(msg)
+    return names
+
+
+def teams_among(members: Sequence[Node[Any]]) -> frozenset[str]:
+    """Return the names of the members that are graphs, and know nothing but what they are given."""
+    return frozenset(member.name for member in members if isinstance(member, Graph))
+
+
+def unused(name: str, taken: Sequence[Node[Any]]) -> str:
+    """Return a name for a node of a team's own that none of its members has."""
+    names = {member.name for member in taken}
+    made, number = name, 1
+    while made in names:
+        number += 1
+        made = f"{name}_{number}"
+    return made
+
+
+def own_node(
+    name: str,
+    fn: Callable[..., Any],
+    taken: Sequence[Node[Any]],
+    max_visits: int | None = None,
+    description: str = "",
+) -> FunctionNode[Any]:
+    """Return a node of a team's own, which spends nothing, under a name that no member has."""
+    made = FunctionNode[Any](fn=fn, name=unused(name, taken), max_visits=max_visits, description=description)
+    return dataclasses.replace(made, costs=Budget()) if made.wants_step else made
+
+
+def team_graph(
+    name: str, chains: Sequence[Chain[Any]], context: type[K], options: Options, max_handoffs: int | None = None
+) -> Graph[K]:
+    """Return the graph. Inside another one it begins with a context of its own, whose first field is what arrives."""
+    enter = Enter(context) if begins_with_text(context) else None
+    options.setdefault("enter", enter)
+    return Graph(name, *chains, context=context, max_handoffs=max_handoffs, **options)

@@ -1,0 +1,225 @@
+"""Who speaks next: the nodes of a conversation that goes from member to member.
+
+`floor` notes what was said and tells whether the conversation goes on; `next_speaker` gives the floor to a member: by
+rotation, by a draw, or as your code or a person says. The edge between the two is the bound of every cycle.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from graphflow.errors import UsageError
+from graphflow.graphs.conversation import Conversation, last_report, said_by, transcript
+from graphflow.model.outcome import NOTHING, Done, Pause, Update
+from graphflow.model.state import State
+from graphflow.nodes.function import Step
+
+Until: TypeAlias = Callable[[Any], bool]
+"""Tells from a conversation whether it is over."""
+
+Decide: TypeAlias = Callable[[Any], "str | Awaitable[str | None] | None"]
+"""Names from a conversation who speaks next; None ends it."""
+
+FINISH: Final = "finish"
+"""What a person says to end a conversation."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Note what was said, and say whether the conversation goes on.
+
+    Attributes:
+        turns: how many turns there are, where no predicate ends them; None where somebody else does.
+        until: ends the conversation when it holds, or None.
+    """
+
+    turns: int | None
+    until: Until | None
+
+    async def __call__(self, state: State[Conversation]) -> Done:
+        """Give the conversation on, or the report of the whole."""
+        context = state.context
+        if context.speaker:
+            new = said_by(context.speaker, state.inbox[0].value if state.inbox else NOTHING)
+            context = context.model_copy(update={"said": (*context.said, new), "speaker": ""})
+            written: dict[str, Any] = {"said": new, "speaker": ""}
+        else:
+            written = {}
+        if self._is_over(context):
+            return Done(last_report(context.said), update=Update(**written, over=True))
+        return Done(transcript(context.said), update=Update(**written))
+
+    def _is_over(self, context: Conversation) -> bool:
+        if self.until is not None:
+            return bool(context.said) and self.until(context)
+        return self.turns is not None and len(context.said) >= self.turns
+
+
+def goes_on(state: State[Conversation]) -> bool:
+    """Tell whether somebody speaks again."""
+    return not state.context.over
+
+
+@dataclass(frozen=True)
+class Speaks:
+    """Whether a member has the floor.
+
+    Attributes:
+        name: the member's name.
+    """
+
+    name: str
+
+    def __call__(self, state: State[Conversation]) -> bool:
+        """Compare who has the floor."""
+        return state.context.speaker == self.name
+
+
+@dataclass(frozen=True)
+class _Next:
+    """What every way of choosing the next speaker has.
+
+    Attributes:
+        names: the members, in their order.
+        apart: those that are teams of their own, and know nothing but what they are given.
+        allowed: who may follow whom, as pairs of a name and names; a name that is missing may be followed by anybody.
+    """
+
+    names: tuple[str, ...]
+    apart: frozenset[str]
+    allowed: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def candidates(self, context: Conversation) -> tuple[str, ...]:
+        """Return who may speak next, in their order."""
+        followers = dict(self.allowed).get(context.said[-1].speaker) if context.said else None
+        return self.names if followers is None else tuple(name for name in self.names if name in followers)
+
+    def give(self, speaker: str, context: Conversation, **also: Any) -> Done:
+        """Give the floor to a member, who is told what was said; a team of its own is told what it is about too."""
+        said = transcript(context.said)
+        told = "\n\n".join(part for part in (context.task, said) if part) if speaker in self.apart else said
+        return Done(told or NOTHING, update=Update(speaker=speaker, **also))
+
+
+@dataclass(frozen=True)
+class Rotate(_Next):
+    """The members speak one after the other, beginning with the first."""
+
+    async def __call__(self, state: State[Conversation]) -> Done:
+        """Give the floor to the next."""
+        return self.give(self.names[len(state.context.said) % len(self.names)], state.context)
+
+
+@dataclass(frozen=True)
+class Draw(_Next):
+    """The next speaker is drawn.
+
+    Attributes:
+        seed: what the draws depend on; None takes one from the outside, once, and records it.
+        per: "turn" draws anew for each turn, "run" once for all.
+        weights: how likely each member is, in their order.
+    """
+
+    seed: int | None
+    per: Literal["turn", "run"]
+    weights: tuple[float, ...]
+
+    async def __call__(self, state: State[Conversation], step: Step) -> Done:
+        """Draw from the seed and the number of the turn alone, so that the same seed gives the same path."""
+        context = state.context
+        seed = self.seed if self.seed is not None else context.seed
+        if seed is None:
+            seed = await step.effect("seed", fresh_seed)
+        turn = len(context.said) if self.per == "turn" else 0
+        names = self.candidates(context) if self.per == "turn" else self.names
+        weights = [self.weights[self.names.index(name)] for name in names]
+        speaker = random.Random(f"{seed}/{turn}").choices(names, weights)[0]  # noqa: S311 - it need not be secret
+        return self.give(speaker, context, seed=seed)
+
+
+async def fresh_seed() -> int:
+    """Return a seed that nobody has chosen."""
+    return secrets.randbelow(2**32)
+
+
+@dataclass(frozen=True)
+class Directed(_Next):
+    """Your code, or a person, says who speaks next.
+
+    Attributes:
+        decide: names the next speaker, or None to end the conversation; None asks a person.
+    """
+
+    decide: Decide | None
+
+    async def __call__(self, state: State[Conversation]) -> Done | Pause:
+        """Give the floor to whom they name, or end the conversation.
+
+        Raises:
+            UsageError: if it is nobody who may speak next.
+        """
+        context, names = state.context, self.candidates(state.context)
+        if self.decide is None and state.turn == 0:
+            said = transcript(context.said)
+            about = f"{context.task}\n{said}" if said else context.task
+            choices = (*names, FINISH)
+            return Pause(f"{about}\n\nWho speaks next? {', '.join(choices)}.", schema=Literal[choices])
+        if self.decide is None:
+            named: Any = state.inbox[0].value
+            choice = None if named == FINISH else named
+        else:
+            choice = self.decide(context)
+            if inspect.isawaitable(choice):
+                choice = await choice
+        if choice is None:
+            return Done(last_report(context.said), update=Update(over=True))
+        if choice not in names:
+            after = f" after {context.said[-1].speaker!r}" if context.said else ""
+            msg = f"decide gave {choice!r}: one of {', '.join(map(repr, names))} may speak{after}; None ends it."
+            raise UsageError(msg)
+        return self.give(choice, context)
+
+
+def checked_transitions(
+    where: str, names: tuple[str, ...], given: Mapping[str, tuple[str, ...] | list[str]] | None
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return who may follow whom.
+
+    Raises:
+        UsageError: if it names somebody who is no member, or leaves a member without a follower.
+    """
+    if given is None:
+        return ()
+    for name, followers in given.items():
+        text: object = followers
+        several = not isinstance(text, str)
+        unknown = [one for one in (name, *(followers if several else ())) if one not in names]
+        if not several or not followers or unknown:
+            wrong = f"{unknown[0]!r} is none" if unknown else f"{name!r} needs a list of at least one"
+            msg = (
+                f"{where}: allowed_transitions={dict(given)!r}: {wrong}; the members are {', '.join(map(repr, names))}."
+            )
+            raise UsageError(msg)
+    return tuple((name, tuple(given[name])) for name in names if name in given)
+
+
+def checked_rotation(where: str, names: tuple[str, ...], allowed: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+    """Make sure that a rotation is allowed.
+
+    Raises:
+        UsageError: naming the first step that is not.
+    """
+    table = dict(allowed)
+    for index, name in enumerate(names):
+        after = names[(index + 1) % len(names)]
+        if len(names) > 1 and name in table and after not in table[name]:
+            msg = (
+                f"{where}: {after!r} speaks after {name!r}, and allowed_transitions lets only "
+                f"{', '.join(map(repr, table[name]))} follow it; change the order of the members, or what is allowed."
+            )
+            raise UsageError(msg)
