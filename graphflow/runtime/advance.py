@@ -47,6 +47,8 @@ from graphflow.runtime.watching import Watching
 class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Watching):
     """One run's state, advanced by facts."""
 
+    __slots__ = ("graph",)
+
     def __init__(self, graph: Graph[Any]) -> None:
         """Begin before the first fact."""
         super().__init__()

@@ -44,6 +44,8 @@ OWN = (Standing.QUEUED, Standing.RUNNING)
 class Agents(Wishes):
     """The life of an agent's visit."""
 
+    __slots__ = ()
+
     # --- turns ---
 
     def agent_begins(self, visit: Visit) -> None:
@@ -89,7 +91,7 @@ class Agents(Wishes):
         if not manner.native:
             system = json_instructions(system, manner.offers)
         size = len(system) + manner.size + length_of(view)
-        visit.talk = Talk(path_text(visit.path), log, system, view, node, manner, size)
+        visit.talk = Talk(path_text(visit.path), log, system, view, node, node.model, manner, size)
         log.active = node.name
         return True
 
@@ -202,9 +204,10 @@ class Agents(Wishes):
         refused = REFUSED in failure.lineage
         trouble = self.raised(visit, failure)
         if (refused or not may_retry(visit)) and failure.code != "cancelled":
-            following = talk.model + 1
-            if following < len(talk.agent.models):
-                talk.model, talk.moved, refused = following, visit.attempt + 1, False
+            following, models = talk.model + 1, talk.agent.models
+            if following < len(models):
+                talk.model, talk.client = following, models[following]
+                talk.moved, refused = visit.attempt + 1, False
         self.fail_agent(visit, trouble, final=refused)
 
     # --- a turn settles ---
@@ -233,7 +236,7 @@ class Agents(Wishes):
         else:
             self._next_turn(visit)
 
-    def _wait_for_others(self, visit: Visit, standing: Standing) -> None:
+    def _wait_for_others(self, visit: Visit, standing: str) -> None:
         """Hold nothing while a visit waits for others."""
         self._own_done(visit)
         visit.standing = standing

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from graphflow.events import record
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
@@ -322,7 +323,8 @@ def _loaded(text: str) -> Any:
         return text
 
 
-class Decided(NamedTuple):
+@record
+class Decided:
     """What a model decided: calls, or an answer, or nothing that can be read (`problem` says why)."""
 
     text: str = ""
@@ -410,24 +412,26 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     if kind is None or kind is str:
         return text
     is_class = isinstance(kind, type)
-    adapter = _adapter(kind, "" if is_class else repr(cast("object", kind)))
+    validator = validator_of(kind, "" if is_class else repr(cast("object", kind)))
     if is_class and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
         with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
             return kind(finding=text)
     given = answer_json or _unfenced(text)
     try:
-        return adapter.validate_json(given)
+        return validator.validate_json(given)
     except ValidationError as error:
         if error.errors(include_url=False)[0]["type"] == "json_invalid" and not given.startswith(("{", "[")):
             with contextlib.suppress(ValidationError):
-                return adapter.validate_python(given)
+                return validator.validate_python(given)
         raise ValueError(problems_text(error)) from error
 
 
 @functools.lru_cache(maxsize=256)
-def _adapter(kind: Any, _: str) -> TypeAdapter[Any]:
-    """Make the adapter of a type once; equal types that are written in two orders read in two orders."""
-    return TypeAdapter(kind)
+def validator_of(kind: Any, _: str = "") -> Any:
+    """Make the validator of a type once; equal types that are written in two orders read in two orders."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    adapter.rebuild()  # a class may put that off
+    return adapter.validator
 
 
 def _unfenced(text: str) -> str:

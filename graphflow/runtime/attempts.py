@@ -23,6 +23,8 @@ def may_retry(visit: Visit) -> bool:
 class Attempts(Core):
     """What follows when an attempt of a visit has failed."""
 
+    __slots__ = ()
+
     def attempt_failed(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:
         """Retry a visit if its retries and the budget allow, now or when something in flight settles; else fail.
 

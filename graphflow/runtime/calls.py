@@ -33,6 +33,8 @@ ONE_AGENT: Final[Amounts] = (1, 1, 0, 0, 1, 0)
 class Calls(Frames):
     """How batches of calls start and end."""
 
+    __slots__ = ()
+
     def delegate(self, visit: Visit, outcome: Delegate, context: Any, written: tuple[Written, ...]) -> None:
         """Suspend a visit until every one of its calls has reported."""
         try:

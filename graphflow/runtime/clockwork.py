@@ -43,6 +43,8 @@ ACTIVE = (Standing.ASKED, Standing.UNFUNDED, Standing.QUEUED, Standing.RUNNING)
 class Clockwork(Core):
     """When bodies run and what they may do."""
 
+    __slots__ = ()
+
     # --- slots ---
 
     def request_slot(self, visit: Visit) -> None:
@@ -434,6 +436,8 @@ class Clockwork(Core):
             return None
         if self.prices is None:  # a run that was stored before prices were recorded
             return getattr(talk.client, "price", None)
+        if not self.prices:
+            return None
         return self.prices.get((id(visit.token.frame.tables.graph), visit.station.name, talk.model))
 
 

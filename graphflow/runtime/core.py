@@ -57,6 +57,13 @@ from graphflow.runtime.tables import (
 class Core:
     """Tables, the two lists that `advance` returns, and the calls between the parts."""
 
+    __slots__ = (
+        "agenda", "at", "busy", "cancelling", "commands", "deadline", "deadline_timer", "decisions", "ended", "final",
+        "halted", "hooked", "max_parallel", "next_scope", "next_timer", "output", "partial", "prices", "questions",
+        "queue", "queues", "refusals", "root", "scopes", "seconds", "slots", "spent_by_edge", "spent_by_node",
+        "timed_frames", "timers", "troubles", "unfunded", "visits",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         """Begin with nothing."""
         self.decisions: list[Decision] = []

@@ -22,6 +22,8 @@ from graphflow.runtime.tables import Closing, Frame, Scope, Standing, Token, Tro
 class Failures(Core):
     """How failures, bounds and cancellation travel."""
 
+    __slots__ = ()
+
     # --- failures ---
 
     def fail(self, token: Token, trouble: Trouble) -> None:
@@ -300,8 +302,8 @@ class Failures(Core):
             case Standing.PAUSED:
                 for question in [name for name, asked in self.questions.items() if asked.visit is visit]:
                     del self.questions[question]
-            case Standing.NESTED | Standing.UNFUNDED:
-                pass  # nothing of it runs
+            case _:
+                pass  # unfunded, or nested and not open yet: nothing of it runs
         visit.standing = Standing.ENDED  # nothing that was put off for it goes on
         closing.after.append(lambda: self.end_cancelled(visit))
 

@@ -25,6 +25,8 @@ from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, ThreadLog
 class Frames(Core):
     """How frames open and close."""
 
+    __slots__ = ()
+
     # --- opening ---
 
     def open_root(self, graph: Graph[Any], context: Context, budget: Budget, after: Earlier | None) -> None:

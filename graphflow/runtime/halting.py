@@ -43,6 +43,8 @@ BROKEN_OFF: Final = Failure("cancelled", "it was being cancelled when its proces
 class Halting(Core):
     """How a run stands still, and how it is taken up."""
 
+    __slots__ = ()
+
     # --- standing still ---
 
     def halt(self, reason: Reason, offers: tuple[Report, ...], again: Callable[[], None] | None) -> None:

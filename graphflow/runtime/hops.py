@@ -18,6 +18,8 @@ from graphflow.runtime.tables import Inbox, Standing, Token, Visit
 class Hops(Core):
     """How a token walks straight on."""
 
+    __slots__ = ()
+
     def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox) -> bool:
         """Move a token over an edge and start the body that it leads to; False if it has to go the general way."""
         station = edge.straight

@@ -120,18 +120,17 @@ class Meter:
     def start(self, wanted: Amounts, also: Iterable[list[Amount]]) -> None:
         """Count what starts: its counts are spent, here and in other tables; its tokens and money are reserved."""
         tokens, usd = wanted[TOKENS], wanted[USD]
-        spent = [*also]
+        tables = [*also]
         meter: Meter | None = self
         while meter is not None:
-            spent.append(meter.spent)
+            tables.append(meter.spent)
             meter.reserved[TOKENS] += tokens
             if usd:
                 meter.reserved[USD] += usd
             meter = meter.above
-        for dimension in range(TOKENS):
-            amount = wanted[dimension]
+        for dimension, amount in enumerate(wanted[:TOKENS]):
             if amount:
-                for table in spent:
+                for table in tables:
                     table[dimension] += amount
 
     def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:

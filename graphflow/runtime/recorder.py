@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
@@ -52,8 +50,7 @@ class Store(NamedTuple):
     writer: Writer
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
+class Setup(NamedTuple):
     """What a run is given from outside.
 
     Attributes:
@@ -84,6 +81,11 @@ class Setup:
 class Recorder:
     """The part of a runner that records; it names the calls to the other parts."""
 
+    __slots__ = (
+        "_awake", "_clock", "_early", "_latest", "_listeners", "_lock", "_news", "_recording", "_slow", "_slowing",
+        "_soon", "_stopping", "crash", "fold", "records", "redact", "run_id", "seq", "store",
+    )  # fmt: skip
+
     def __init__(self, setup: Setup) -> None:
         """Begin before the first fact."""
         self.fold = Fold(setup.graph)
@@ -104,11 +106,13 @@ class Recorder:
         self._stopping = False
         self._news: list[anyio.Event] = []
         self._awake: int = 0
+        self._lock: anyio.Lock | None = None  # made when a record is first to be waited for
 
-    @functools.cached_property
-    def _lock(self) -> anyio.Lock:
-        """One record at a time is stored, where storing is to be waited for."""
-        return anyio.Lock()
+    def _one_at_a_time(self) -> anyio.Lock:
+        """Return the lock of the records, where storing is to be waited for."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     @property
     def _ended(self) -> bool:
@@ -123,7 +127,7 @@ class Recorder:
             return
         with anyio.CancelScope(shield=True):  # what the fold has decided is stored and carried out, come what may
             self._soon.append(fact)  # before the lock is waited for, so that facts keep their order
-            async with self._lock:
+            async with self._one_at_a_time():
                 await self._store_soon()
 
     async def _store_soon(self) -> None:
@@ -189,7 +193,7 @@ class Recorder:
     async def _flush(self) -> None:
         """Record what was put off, unless somebody else has done so meanwhile."""
         with anyio.CancelScope(shield=True):
-            async with self._lock:
+            async with self._one_at_a_time():
                 await self._store_soon()
         self.awake(-1)
 

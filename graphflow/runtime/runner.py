@@ -5,7 +5,6 @@ Bodies return facts and never raise into a group, so that no ExceptionGroup aris
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
 import threading
@@ -83,6 +82,11 @@ SWALLOWED = 5.0
 class Runner(Sessions):
     """One run at work."""
 
+    __slots__ = (
+        "_before", "_bodies", "_calling", "_context", "_doomed", "_doomed_calls", "_naps", "_soon_from_any",
+        "_swallowing", "_threads", "errors", "recall", "resources", "thread",
+    )  # fmt: skip
+
     def __init__(self, setup: Setup) -> None:
         """Begin before the first fact."""
         super().__init__(setup)
@@ -99,6 +103,7 @@ class Runner(Sessions):
         self._soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
         self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
         self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
+        self._threads: anyio.CapacityLimiter | None = None  # made when the first sync body runs
 
     def take_up(self, folded: Folded) -> None:
         """Go on from a stored run, which has been folded again."""
@@ -287,11 +292,6 @@ class Runner(Sessions):
             if not calls:
                 del self._calling[call.path]
 
-    @functools.cached_property
-    def _threads(self) -> anyio.CapacityLimiter:
-        """The places of the sync bodies of this run; made when the first of them runs."""
-        return anyio.CapacityLimiter(THREADS)
-
     async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], limit: float | None) -> Any:
         body.thread = True
         around = self._context.copy()
@@ -299,7 +299,7 @@ class Runner(Sessions):
         if sniffio is not None:  # a worker thread runs no loop: a body may start one of its own there
             around.run(sniffio.current_async_library_cvar.set, None)
         # A timeout counts from the start of the body, so a body that has one does not wait for a thread.
-        limiter = self._threads if limit is None else anyio.CapacityLimiter(1)
+        limiter = self._places() if limit is None else anyio.CapacityLimiter(1)
         try:
             found = await anyio.to_thread.run_sync(
                 lambda: (around.run(fn),),  # wrapped: trio refuses what can be awaited
@@ -308,8 +308,15 @@ class Runner(Sessions):
             )
             return found[0]
         except cancelled_classes():
-            self._threads.total_tokens += limiter is self._threads  # its thread may go on for ever, and hold its place
+            if limiter is self._threads:
+                limiter.total_tokens += 1  # its thread may go on for ever, and hold its place
             raise
+
+    def _places(self) -> anyio.CapacityLimiter:
+        """Return the places of the sync bodies of this run."""
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(THREADS)
+        return self._threads
 
     # --- calls of agents ---
 

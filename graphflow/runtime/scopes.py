@@ -23,6 +23,8 @@ from graphflow.runtime.walk import Walk
 class Scopes(Walk):
     """How branches part and meet."""
 
+    __slots__ = ()
+
     def fork(self, token: Token, out: ForkOut, taken: tuple[Edge, ...], inbox: Inbox, path: Path) -> None:
         """Open a scope with a branch for each edge that was taken; the others are skipped."""
         chosen = set(taken)  # a fork may have ten thousand branches

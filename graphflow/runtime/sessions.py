@@ -51,6 +51,8 @@ class Group:
 class Sessions(Timekeeper):
     """The part of a runner that hosts its tasks."""
 
+    __slots__ = ("_asking", "_first", "_groups", "_host_gone", "_host_task", "_on", "_over", "_spawn")
+
     def __init__(self, setup: Setup) -> None:
         """Begin without a session."""
         super().__init__(setup)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 from graphflow.events import EdgeName, Fact, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
@@ -114,17 +113,20 @@ class Counters:
     trail: list[str] = field(default_factory=_list)  # who handed over to whom, for the reason of a bound
 
 
-class Standing(enum.Enum):
-    """Where a visit is in its life."""
+class Standing:
+    """Where a visit is in its life.
 
-    ASKED = "waits for the hook"
-    UNFUNDED = "waits for a node run"
-    QUEUED = "waits for a slot"
-    RUNNING = "its body runs"
-    SUSPENDED = "waits for reports"
-    NESTED = "a graph inside it runs"
-    PAUSED = "waits for a person"
-    ENDED = "has ended"
+    Texts and no enum: on Python 3.11, to look up a member of one takes ten times as long, and each hop does so often.
+    """
+
+    ASKED: Final = "waits for the hook"
+    UNFUNDED: Final = "waits for a node run"
+    QUEUED: Final = "waits for a slot"
+    RUNNING: Final = "its body runs"
+    SUSPENDED: Final = "waits for reports"
+    NESTED: Final = "a graph inside it runs"
+    PAUSED: Final = "waits for a person"
+    ENDED: Final = "has ended"
 
 
 @dataclass(slots=True, eq=False)
@@ -142,26 +144,27 @@ class Domain:
     waiting: dict[str, list[Token]] = field(default_factory=_table)
 
 
+@dataclass(slots=True, eq=False)
 class Frame:
-    """A delegation, a nested graph's activation, or the root; it keeps what it has from the start as a `Visit` does."""
+    """A delegation, a nested graph's activation, or the root."""
 
     path: Path
     tables: Compiled
     rules: ContextRules
     meter: Meter
+    counters: Counters
     depth: int
     depth_left: int | None
-    counters: Counters
     edge: EdgeName | None = None
     owner: Visit | None = None
     call: int = -1  # the position in the owner's batch; -1 for a nested graph and the root
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
     opened: Path = ()  # for a call, the path under which it is said to open and close
     grant: Budget | None = None  # of a split account
-    visits: dict[Any, int]
+    visits: dict[Any, int] = field(default_factory=_table)
     earlier: dict[Any, int] | None = None  # what of `visits` an earlier attempt has made, and accounted for
     token: Token | None = None
-    detached: list[Scope]  # scopes whose join has run while losers go on
+    detached: list[Scope] = field(default_factory=_list)  # scopes whose join has run while losers go on
     ending: Callable[[], None] | None = None
     escalated: bool = False
     offers: tuple[Report, ...] = ()  # what a callee that a bound stops can still report
@@ -179,23 +182,6 @@ class Frame:
     allowed: frozenset[str] | None = None  # the tools that its agents may use, by the rights of those above it
     granted: frozenset[str] = frozenset()  # those of them that an edge grants
     denies: tuple[Deny, ...] = ()  # of those above it
-
-    def __init__(
-        self,
-        path: Path,
-        tables: Compiled,
-        rules: ContextRules,
-        meter: Meter,
-        counters: Counters,
-        *,
-        depth: int,
-        depth_left: int | None,
-    ) -> None:
-        """Open; nothing has happened in it."""
-        self.path, self.tables, self.rules, self.meter = path, tables, rules, meter
-        self.counters, self.depth, self.depth_left = counters, depth, depth_left
-        self.visits = {}
-        self.detached = []
 
 
 @dataclass(slots=True, eq=False)
@@ -255,11 +241,9 @@ class CallState:
     hop: int = 0  # which traversal of its edge it is
 
 
+@dataclass(slots=True, eq=False)
 class Visit:
-    """One entry of a node.
-
-    What it has from the start stays with the class until it changes: a visit is made at every hop, and few need all.
-    """
+    """One entry of a node."""
 
     token: Token
     station: Station
@@ -269,7 +253,7 @@ class Visit:
     turn: int = 0
     attempt: int = 0
     answers: int = 0
-    standing: Standing = Standing.QUEUED
+    standing: str = Standing.QUEUED
     started: bool = False
     deadline: float | None = None
     timer: int | None = None
@@ -284,20 +268,11 @@ class Visit:
     slot: bool = False  # whether it holds one of the run's slots
     naps: dict[str, int] | None = None  # the timers of its sleeps by key, this turn
     due: list[Command] | None = None  # what its body may go on with once it holds a slot
-    flying: dict[str, tuple[Any, ...]]  # effects in flight: what each has reserved
+    flying: dict[str, tuple[Any, ...]] = field(default_factory=_table)  # effects in flight: what each has reserved
     used: list[Any] | None = None  # of `costs=`, this attempt
     state: Any = None  # what its body, or the hook, was given this turn
     talk: Talk | None = None  # an agent's
     tables: tuple[list[Any], list[Any]] | None = None  # where its spending is counted, once it has spent something
-
-    def __init__(self, token: Token, station: Station, path: Path, edge: Edge, inbox: Inbox) -> None:
-        """Begin."""
-        self.token = token
-        self.station = station
-        self.path = path
-        self.edge = edge
-        self.inbox = inbox
-        self.flying = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -310,8 +285,9 @@ class Asked:
     position: int = -1  # of the call that asks, for an agent
 
 
+@dataclass(slots=True, eq=False)
 class Wish:
-    """One call of a model's turn, until it has its result; it keeps what it has from the start as a `Visit` does.
+    """One call of a model's turn, until it has its result.
 
     Attributes:
         call: what the model asked for, with an id of its own.
@@ -340,8 +316,8 @@ class Wish:
 
     call: ToolCall
     kind: Literal["tool", "person", "ask", "transfer", "none"]
-    tool: Tool | AskUser | None = None
     arguments: dict[str, Any]
+    tool: Tool | AskUser | None = None
     edge: Edge | None = None
     result: str | None = None
     failed: bool = False
@@ -361,17 +337,6 @@ class Wish:
     evidence: str = ""
     command: CallTool | None = None
 
-    def __init__(
-        self,
-        call: ToolCall,
-        kind: Literal["tool", "person", "ask", "transfer", "none"],
-        arguments: dict[str, Any],
-        *,
-        edge: Edge | None = None,
-    ) -> None:
-        """Begin without a result."""
-        self.call, self.kind, self.arguments, self.edge = call, kind, arguments, edge
-
     @property
     def needs_person(self) -> bool:
         """Whether a person must say something before it can be done."""
@@ -388,6 +353,7 @@ class Talk:
         system: its system text.
         view: what of the thread it saw when it was entered, and what arrived.
         agent: who speaks.
+        client: its model that is asked now.
         manner: how it is asked: what it is offered, what its answer must be.
         size: how long its next request is, in characters and a few for each message.
         said: what this visit has said in turns that are settled, each message once.
@@ -402,7 +368,7 @@ class Talk:
         finding: what it said last, to offer if a bound stops it.
         reports: the reports of its team that are done, to offer too.
         asked: what its model was last asked.
-        model: which of its agent's models is asked now, the first of which is its own.
+        model: the place of `client` among its agent's models, the first of which is its own.
         moved: how many attempts there were before the present model was asked.
     """
 
@@ -411,6 +377,7 @@ class Talk:
     system: str
     view: Thread
     agent: Agent
+    client: ModelClient
     manner: Manner
     size: int
     said: list[ThreadMessage] = field(default_factory=_list)
@@ -427,11 +394,6 @@ class Talk:
     asked: CallModel | None = None
     model: int = 0
     moved: int = 0
-
-    @property
-    def client(self) -> ModelClient:
-        """The model that is asked now."""
-        return self.agent.models[self.model]
 
 
 class Waiting(NamedTuple):

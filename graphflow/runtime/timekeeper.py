@@ -18,6 +18,11 @@ QUIET = 8
 class Timekeeper(Recorder):
     """The part of a runner that knows what time it is."""
 
+    __slots__ = (
+        "_began", "_dropped", "_local_timer", "_rested", "_resting_since", "_timer_task", "_timers", "_timing",
+        "past",
+    )  # fmt: skip
+
     def __init__(self, setup: Setup) -> None:
         """Begin without timers."""
         super().__init__(setup)

@@ -50,6 +50,8 @@ BOUNDS = frozenset(
 class Visits(Attempts):
     """What happens to one entry of a node."""
 
+    __slots__ = ()
+
     # --- starting ---
 
     def enter_visit(self, token: Token, name: str, edge: Edge, inbox: Inbox) -> None:

@@ -26,6 +26,8 @@ from graphflow.runtime.tables import Domain, Inbox, Token, Trouble, Written, ali
 class Walk(Core):
     """How control moves."""
 
+    __slots__ = ()
+
     # --- what a scope does (scopes) ---
 
     def fork(self, token: Token, out: ForkOut, taken: tuple[Edge, ...], inbox: Inbox, path: Path) -> None:

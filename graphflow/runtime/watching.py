@@ -62,6 +62,8 @@ NOTHING_SEEN = Sight()
 class Watching(Core):
     """The detectors at work."""
 
+    __slots__ = ()
+
     @staticmethod
     def _watch(token: Token) -> Watch:
         """Return what was seen in a token's thread: siblings do not see each other, whoever is first."""

@@ -21,7 +21,7 @@ from graphflow.model.thread import ThreadMessage, ToolCall, capped, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
-from graphflow.runtime.asking import Offer, asked_in_json, problems_text
+from graphflow.runtime.asking import Offer, asked_in_json, problems_text, validator_of
 from graphflow.runtime.attempts import ONE_RETRY, may_retry
 from graphflow.runtime.commands import CallModel, CallTool, CancelCall
 from graphflow.runtime.core import Core, group_of
@@ -45,6 +45,8 @@ ONE_MORE: Final = (ONE_RETRY[0], 1, *ONE_RETRY[2:])
 
 class Wishes(Core):
     """The model calls and the calls of models."""
+
+    __slots__ = ()
 
     # --- asking the model ---
 
@@ -492,14 +494,14 @@ class _Note(BaseModel):
     note: str = ""
 
 
-def _read(kind: type[Any], call: ToolCall) -> Any:
+def _read(kind: Any, call: ToolCall) -> Any:
     """Read the arguments of a call.
 
     Raises:
         ValueError: with a text that a model can act on.
     """
     try:
-        return kind.model_validate_json(call.arguments if call.arguments.strip() else "{}")
+        return validator_of(kind).validate_json(call.arguments if call.arguments.strip() else "{}")
     except ValidationError as error:
         fields = ", ".join(
             f"{name}{' (required)' if field.is_required() else ''}" for name, field in kind.model_fields.items()
