@@ -132,7 +132,8 @@ class Graph(Node[Any], Generic[C]):
         put(self, "escalate", escalate)
         watchers: tuple[object, ...] = (detect,) if isinstance(detect, Detector) else tuple(detect)
         if not all(isinstance(found, Detector) for found in watchers):
-            msg = f"Graph({name!r}, detect={detect!r}): ping_pong(...), repetition(...) and no_progress(...) are detectors."
+            known = "ping_pong(...), repetition(...) and no_progress(...) are detectors"
+            msg = f"Graph({name!r}, detect={detect!r}): {known}."
             raise UsageError(msg)
         put(self, "detect", watchers)
         put(self, "enter", enter)
