@@ -78,7 +78,7 @@ class CancelCall:
 
 @record
 class CancelBody:
-    """Cancel a body, its effects and its sleep; for an agent, everything that it has under way."""
+    """Cancel a body, its effects and its sleep; for an agent, all that it has under way. One that is over stays so."""
 
     path: Path
 

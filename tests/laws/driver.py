@@ -19,6 +19,7 @@ from anyio.lowlevel import checkpoint
 from graphflow.errors import BoundHit, EffectKeyRequired
 from graphflow.events import (
     AnswerGiven,
+    BudgetAdded,
     CancelRequested,
     EffectFinished,
     EffectRequested,
@@ -241,8 +242,9 @@ class Driver:
             self.stored.append(self.rows.row(seq, self.at, text, decisions))
         for command in commands:
             # What was being stopped when its process ended is over at once in the next, perhaps after it is stopped.
+            # So is what returned while the run stood still, if what returned before it stops it as the run goes on.
             over = isinstance(command, CancelBody) and command.path not in self.fold.visits
-            if not (over and isinstance(fact, SessionStarted)):
+            if not (over and isinstance(fact, SessionStarted | BudgetAdded)):
                 self._carry_out(command)
         self.peak = max(self.peak, sum(body.works for body in self.bodies.values()))
         for watch in self.watches:
