@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -33,22 +34,24 @@ def route_of(text: str, names: Iterable[str]) -> str | None:
     (True, True)
     """
     known = tuple(dict.fromkeys(names))
+    text = unicodedata.normalize("NFC", text)
     said = _bare(text)
-    exact = [name for name in known if name == text.strip()] or [name for name in known if said and _bare(name) == said]
+    exact = [name for name in known if unicodedata.normalize("NFC", name) == text.strip()]
+    exact = exact or [name for name in known if said and _bare(name) == said]
     if exact:
         return exact[0] if len(exact) == 1 else None
-    rest = text.casefold()
+    rest = _folded(text)
     found: list[str] = []
-    for name in sorted(known, key=lambda name: (-len(_bare(name)), name)):
-        rest, seen = _without(rest, _bare(name))
+    for words in sorted({_bare(name) for name in known}, key=lambda words: (-len(words), words)):
+        rest, seen = _without(rest, words)
         if seen:
-            found.append(name)
+            found += [name for name in known if _bare(name) == words]
     return found[0] if len(found) == 1 else None
 
 
 def _bare(text: str) -> str:
     """Return a text without case, and without what is no letter, digit or `_` at its ends."""
-    folded = text.casefold()
+    folded = _folded(text)
     start, end = 0, len(folded)
     while start < end and not _in_word(folded[start]):
         start += 1
@@ -71,8 +74,13 @@ def _without(text: str, wanted: str) -> tuple[str, bool]:
     return text, seen
 
 
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
 def _in_word(letter: str) -> bool:
-    return letter.isalnum() or letter == "_"
+    """Tell whether a letter is part of a word; a mark is part of the letter before it."""
+    return letter.isalnum() or letter == "_" or unicodedata.category(letter).startswith("M")
 
 
 @dataclass(frozen=True)
@@ -81,13 +89,13 @@ class Route:
 
     Attributes:
         names: those who can be named.
-        apart: those that are graphs, and know nothing but what they are given.
+        agents: those that see what the user said by themselves; everybody else is given it.
         fallback: who gets it otherwise, or None.
         rule: names one from the state; None where what arrived does.
     """
 
     names: tuple[str, ...]
-    apart: frozenset[str]
+    agents: frozenset[str]
     fallback: str | None
     rule: Rule | None
 
@@ -103,5 +111,5 @@ class Route:
             known = ", ".join(map(repr, self.names))
             text = f"{said!r} names none of {known}, or several, and the router has no fallback."
             return Report.failed(Reason(code="no_route", text=text))
-        known_already = target not in self.apart and task == first_text(state.context)
-        return Handoff(target, None if known_already else task)
+        known_already = target in self.agents and task == first_text(state.context)
+        return Handoff(target, None if known_already or not task else task)

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
+from graphflow.errors import UsageError
 from graphflow.graphs.conversation import Conversation, Said, TeamReport, joint_report, last_report, said_by, transcript
-from graphflow.model.contract import Reason
+from graphflow.model.contract import Reason, Report
+from graphflow.model.ids import parse_path
 from graphflow.model.outcome import NOTHING, Done, Update
 from graphflow.model.state import State
 
@@ -32,11 +34,18 @@ class AfterStage:
     last: bool
 
     async def __call__(self, state: State[Conversation]) -> Done:
-        """Give on what the next stage sees, or the report of a stop."""
+        """Give on what the next stage sees, or the report of a stop.
+
+        Raises:
+            UsageError: if the gate gave neither None nor words.
+        """
         value = state.inbox[0].value if state.inbox else NOTHING
         new = said_by(self.stage, value)
         said = (*state.context.said, new)
         why = self.gate(state) if self.gate is not None else None
+        if why is not None and not (isinstance(cast("object", why), str) and why.strip()):
+            msg = f"the gate of {self.stage!r} gave {why!r}: it says why to stop, in words, or None to go on."
+            raise UsageError(msg)
         if why is not None:
             reason = Reason(code="reported", text=f"stopped after {self.stage!r}: {why}")
             stopped = last_report(said).model_copy(update={"status": "partial", "reason": reason})
@@ -60,10 +69,28 @@ class Says:
         return said_by(self.speaker, state.inbox[0].value if state.inbox else NOTHING)
 
 
-async def together_of(state: State[Any]) -> TeamReport:
-    """Put what the members said into one report, in their order."""
-    said: list[Said] = []
-    for source, value in state.inbox:
-        parts: tuple[Any, ...] = cast("Any", value) if isinstance(value, tuple) else (value,)
-        said += [part if isinstance(part, Said) else said_by(source, part) for part in parts]
-    return joint_report(said)
+@dataclass(frozen=True)
+class Together:
+    """Put what the members said into one report, in their order.
+
+    Attributes:
+        members: in their order.
+        gathered: whether a join gives on all of it in one piece, where each has its name already.
+    """
+
+    members: tuple[str, ...]
+    gathered: bool
+
+    async def __call__(self, state: State[Any]) -> TeamReport:
+        """Make the report."""
+        if not self.gathered:
+            arrived = dict(state.inbox)
+            return joint_report([said_by(name, arrived.get(name, NOTHING)) for name in self.members])
+        parts: tuple[Any, ...] = tuple(part for _, values in state.inbox for part in values)
+        return joint_report([one if isinstance(one, Said) else _lost(one, len(state.path) - 1) for one in parts])
+
+
+def _lost(report: Report, depth: int) -> Said:
+    """Return what arrived of a member that failed: why, and by the place of the failure, whose it is."""
+    path = parse_path(report.reason.path) if report.reason is not None else ()
+    return Said(speaker=path[depth].name if len(path) > depth else "", report=report)

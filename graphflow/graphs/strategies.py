@@ -7,18 +7,17 @@ strategy may stand inside any other. Members are any nodes: agents, functions, p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, cast
 
 from typing_extensions import TypeVar, Unpack
 
 from graphflow.errors import UsageError
+from graphflow.graphs.building import Options, members_of, own_node, team_graph, teams_among, unused
 from graphflow.graphs.conversation import (
     Conversation,
-    Enter,
     Said,
     Task,
     TeamReport,
-    begins_with_text,
     is_over,
 )
 from graphflow.graphs.graph import Graph
@@ -35,7 +34,7 @@ from graphflow.graphs.planning import (
     tool_worker,
 )
 from graphflow.graphs.routes import Route, Rule
-from graphflow.graphs.stages import AfterStage, Gate, Says, together_of
+from graphflow.graphs.stages import AfterStage, Gate, Says, Together
 from graphflow.graphs.turns import (
     FINISH,
     Decide,
@@ -45,18 +44,17 @@ from graphflow.graphs.turns import (
     Rotate,
     Speaks,
     Until,
+    checked_odds,
     checked_rotation,
     checked_transitions,
     goes_on,
 )
-from graphflow.model.budget import Budget
 from graphflow.model.context import Context
-from graphflow.model.state import State
 from graphflow.model.thread import History
+from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
-from graphflow.nodes.detect import Detector, ping_pong
-from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_node, fork, on_active, when
-from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.detect import ping_pong
+from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_sync, fork, on_active, when
 from graphflow.nodes.join import ALL, Join, Policy
 from graphflow.nodes.tools import Tool, as_tool
 
@@ -87,22 +85,6 @@ K = TypeVar("K", bound=Context)
 V = TypeVar("V", bound=Conversation, default=Conversation)
 
 Transitions = Mapping[str, "tuple[str, ...] | list[str]"]
-
-
-class Options(TypedDict, total=False):
-    """What every strategy passes on to its `Graph`, where it has its meaning."""
-
-    budget: Budget | None
-    max_depth: int | None
-    max_hops: int | None
-    escalate: Node[Any] | None
-    enter: Callable[[State[Any]], Any] | None
-    detect: Sequence[Detector]
-    output: Any
-    into: str | None
-    retries: int
-    max_visits: int | None
-    description: str
 
 
 # --- who owns the answer: handoff, router, swarm ---------------------------------------------------------------------
@@ -140,7 +122,7 @@ def handoff(
     'It was paid twice.'
     """
     where = f"handoff({name!r})"
-    _members(where, (parent, *specialists), least=2)
+    members_of(where, (parent, *specialists), least=2)
     returns = checked_bound(where, back, "back")
     given = parent.hands_off(*specialists, max_hops=1 + (returns or 0), history=history)
     chains: list[Chain[Any]] = [START >> parent >> END, given]
@@ -148,7 +130,7 @@ def handoff(
         chains.append(specialist >> END)
         if returns and not isinstance(specialist, Graph):
             chains.append(specialist.hands_off(parent, max_hops=returns, history=history))
-    return _strategy(name, chains, context, options)
+    return team_graph(name, chains, context, options)
 
 
 def router(
@@ -168,7 +150,7 @@ def router(
         by: a function from the state to a text, or a node, such as an agent, whose output is the text.
         targets: those who can get the task, as it came in.
         fallback: who gets it when no target is named, or several are; one of the targets, or another node. Without
-            one the run then fails with the reason "no_route".
+            one it then fails, and says what was named and what could be.
         context: the class of the context; its first field is what is asked.
         options: passed on to `Graph`.
 
@@ -178,21 +160,22 @@ def router(
     where = f"router({name!r})"
     nodes = targets if fallback is None or fallback in targets else (*targets, fallback)
     classifier = cast("Node[Any]", by) if isinstance(by, Node) else None
-    _members(where, nodes if classifier is None else (classifier, *nodes))
+    members_of(where, nodes if classifier is None else (classifier, *nodes))
     if classifier is None and not callable(cast("object", by)):
         msg = f"{where}: by={by!r}: a function from state to a name is needed, or a node whose output names one."
         raise UsageError(msg)
+    checked_sync(where, by=cast("object", by))
     names = tuple(target.name for target in targets)
     decides = Route(
         names,
-        _apart(nodes),
+        frozenset(node.name for node in nodes if isinstance(node, Agent)),
         None if fallback is None else fallback.name,
         None if classifier is not None else cast("Rule", by),
     )
-    route = _node("route", decides, nodes if classifier is None else (*nodes, classifier))
+    route = own_node("route", decides, nodes if classifier is None else (*nodes, classifier))
     first: Chain[Any] = START >> route >> END if classifier is None else START >> classifier >> route >> END
     chains = [first, route.hands_off(*nodes, max_hops=1), *(node >> END for node in nodes)]
-    return _strategy(name, chains, context, options)
+    return team_graph(name, chains, context, options)
 
 
 def swarm(
@@ -215,7 +198,8 @@ def swarm(
         peers: agents, functions that return `Handoff`, and graphs.
         max_handoffs: how many handoffs there may be in all.
         max_each: how often each peer may hand over to each other one; None for `max_handoffs`.
-        allowed_transitions: who may hand over to whom; a peer that is missing may to every other.
+        allowed_transitions: who may hand over to whom, to nobody if none is listed; a peer that is missing may to
+            every other.
         history: what of the thread crosses beside the note and the user's message.
         context: the class of the context; its first field is what is asked.
         options: passed on to `Graph`.
@@ -224,9 +208,10 @@ def swarm(
         UsageError: if there are fewer than two peers, two have one name, or an argument makes no sense.
     """
     where = f"swarm({name!r})"
-    names = _members(where, peers, least=2)
-    table = dict(checked_transitions(where, names, allowed_transitions))
-    bound = checked_bound(where, max_handoffs if max_each is None else max_each, "max_handoffs")
+    names = members_of(where, peers, least=2)
+    table = dict(checked_transitions(where, names, allowed_transitions, least=0))
+    most, what = (max_handoffs, "max_handoffs") if max_each is None else (max_each, "max_each")
+    bound = checked_bound(where, most, what)
     deciders = [peer for peer in peers if not isinstance(peer, Graph)]
     later = [on_active(peer) for peer in deciders if peer is not peers[0]]
     chains: list[Chain[Any]] = [START.choose(*later, default=peers[0]) if later else START >> peers[0]]
@@ -236,7 +221,7 @@ def swarm(
         if others and peer in deciders:
             chains.append(peer.hands_off(*others, max_hops=bound, history=history))
     options.setdefault("detect", (ping_pong(),))
-    return _strategy(name, chains, context, options, max_handoffs=max_handoffs)
+    return team_graph(name, chains, context, options, max_handoffs=max_handoffs)
 
 
 # --- a fixed order, and all at once: sequential, parallel ------------------------------------------------------------
@@ -268,8 +253,9 @@ def sequential(
         UsageError: if there is no stage, two have one name, or an argument makes no sense.
     """
     where = f"sequential({name!r})"
-    names = _members(where, stages)
+    names = members_of(where, stages)
     checks = dict(gates or {})
+    checked_sync(where, **checks)
     unknown = next((stage for stage in checks if stage not in names), None)
     if unknown is not None or see not in ("previous", "all"):
         wrong = f"see={see!r} is neither 'previous' nor 'all'" if unknown is None else f"gates: {unknown!r} is no stage"
@@ -283,11 +269,11 @@ def sequential(
             chains.append(stage >> end)
             continue
         noted = AfterStage(stage.name, see, checks.get(stage.name), after is None)
-        between = _node(f"after {stage.name}", noted, taken)
+        between = own_node(f"after {stage.name}", noted, taken)
         taken.append(between)
         chains.append(stage >> between)
         chains.append(between >> END if after is None else between.choose(when(is_over, END), default=after))
-    return _strategy(name, chains, context, options)
+    return team_graph(name, chains, context, options)
 
 
 def parallel(
@@ -305,7 +291,7 @@ def parallel(
     Args:
         name: the graph's name.
         branches: in the order in which their reports stand, whoever is first.
-        join: when to go on: `ALL`, `ANY`, `first(k)`, `quorum(k, within=...)`, `STRICT`.
+        join: when to go on: `ALL`, `ANY`, `first(k)`, `quorum(k, within=...)`, `STRICT`. One branch meets nobody.
         losers: what happens to those who are late.
         failure: "collect" lets the others finish, and the report says who failed; "fail_fast" stops them.
         synthesis: gets the joint report, and answers in its place.
@@ -317,24 +303,31 @@ def parallel(
         A graph whose output is a `TeamReport` with each member's report, or what the synthesis said.
 
     Raises:
-        UsageError: if there is no branch, two have one name, or an argument makes no sense.
+        UsageError: if there is no branch, or there are fewer than the join waits for, two have one name, or an argument
+            makes no sense.
     """
     where = f"parallel({name!r})"
     extra = () if synthesis is None else (synthesis,)
-    _members(where, (*branches, *extra), least=1 + len(extra))
+    names = members_of(where, (*branches, *extra), least=1 + len(extra))[: len(branches)]
+    if join.count > len(names) or (len(names) == 1 and join.within is not None):
+        msg = f"{where}: the join waits for {join}, and the team has {len(names)}: give more branches, or another join."
+        raise UsageError(msg)
     taken: list[Node[Any]] = [*branches, *extra]
-    together = _node("together", together_of, taken)
+    together = own_node("together", Together(names, gathered=join != ALL and len(names) > 1), taken)
     end: Chain[Any] = together >> END if synthesis is None else together >> synthesis >> END
+    if len(names) == 1:  # one branch meets nobody, so that no fork could collect its failure
+        caught = [branches[0].on_error(together)] if failure == "collect" else []
+        return team_graph(name, [START >> branches[0] >> together, *caught, end], context, options)
     if join == ALL:
-        return _strategy(name, [START >> fork(*branches, failure=failure) >> together, end], context, options)
-    gather = Join(_unused("gather", [*taken, together]), join, losers=losers)
+        return team_graph(name, [START >> fork(*branches, failure=failure) >> together, end], context, options)
+    gather = Join(unused("gather", [*taken, together]), join, losers=losers)
     taken += [together, gather]
     lanes: list[Chain[Any]] = []
     for branch in branches:  # a join gives on values alone, so each says first whose it is
-        says = _node(f"{branch.name} says", Says(branch.name), taken)
+        says = own_node(f"{branch.name} says", Says(branch.name), taken)
         taken.append(says)
         lanes.append(branch >> says)
-    return _strategy(
+    return team_graph(
         name, [START >> fork(*lanes, failure=failure) >> gather, gather >> together, end], context, options
     )
 
@@ -370,10 +363,10 @@ def round_robin(
         UsageError: if there is no member, two have one name, the rotation is not allowed, or a number makes no sense.
     """
     where = f"round_robin({name!r})"
-    names = _members(where, members)
+    names = members_of(where, members)
     allowed = checked_transitions(where, names, allowed_transitions)
     checked_rotation(where, names, allowed)
-    speaks = Rotate(names, _apart(members), allowed)
+    speaks = Rotate(names, teams_among(members), allowed)
     return _conversation(where, name, speaks, members, turns, until, context, options)
 
 
@@ -410,17 +403,10 @@ def random(
         UsageError: if there is no member, two have one name, or an argument makes no sense.
     """
     where = f"random({name!r})"
-    names = _members(where, members)
+    names = members_of(where, members)
     allowed = checked_transitions(where, names, allowed_transitions)
-    odds = (1.0,) * len(names) if weights is None else tuple(weights)
-    fits = len(odds) == len(names) and all(0 <= one < float("inf") for one in odds) and sum(odds) > 0
-    if not fits or per not in ("turn", "run") or (seed is not None and isinstance(cast("object", seed), bool)):
-        msg = (
-            f"{where}: weights={weights!r}, per={per!r}, seed={seed!r}: one weight of at least 0 for each of the "
-            f"{len(names)} members is needed, not all 0; 'turn' or 'run'; and a whole number, or None."
-        )
-        raise UsageError(msg)
-    speaks = Draw(names, _apart(members), allowed, seed, per, odds)
+    odds = checked_odds(where, names, weights, per, seed, allowed)
+    speaks = Draw(names, teams_among(members), allowed, seed, per, odds)
     return _conversation(where, name, speaks, members, turns, until, context, options)
 
 
@@ -453,12 +439,12 @@ def manual(
             names nobody who may speak.
     """
     where = f"manual({name!r})"
-    names = _members(where, members)
+    names = members_of(where, members)
     allowed = checked_transitions(where, names, allowed_transitions)
     if decide is None and FINISH in names:
         msg = f"{where}: a member is called {FINISH!r}, which is what a person says to end it; give it another name."
         raise UsageError(msg)
-    speaks = Directed(names, _apart(members), allowed, decide)
+    speaks = Directed(names, teams_among(members), allowed, decide)
     return _conversation(where, name, speaks, members, turns, None, context, options)
 
 
@@ -476,16 +462,17 @@ def _conversation(  # noqa: PLR0917 - the parts of every conversation
     if checked_bound(where, turns, "turns", least=1) is None:
         msg = f"{where}: turns=None: a conversation is bounded; give a number."
         raise UsageError(msg)
+    checked_sync(where, until=until)
     fixed = until is None and not isinstance(speaks, Directed)
-    following = _node("next_speaker", speaks, members)
-    floor = _node("floor", Floor(turns if fixed else None, until), (*members, following))
+    following = own_node("next_speaker", speaks, members)
+    floor = own_node("floor", Floor(turns if fixed else None, until), (*members, following))
     chains = [
         START >> floor,
         floor.choose(when(goes_on, following, max_hops=turns), default=END),
         following.choose(*(when(Speaks(member.name), member) for member in members), default=END),
         *(member >> floor for member in members),
     ]
-    return _strategy(name, chains, context, options)
+    return team_graph(name, chains, context, options)
 
 
 # --- plan_execute ----------------------------------------------------------------------------------------------------
@@ -530,11 +517,11 @@ def plan_execute(
     where = f"plan_execute({name!r})"
     team = (*workers, *(tool_worker(cast("Tool", as_tool(found))) for found in tools))
     others = [node for node in (planner, verify, synthesis) if node is not None]
-    _members(where, (*others, *team), least=len(others) + 1)
+    members_of(where, (*others, *team), least=len(others) + 1)
     replans = checked_bound(where, max_replans, "max_replans")
     taken: list[Node[Any]] = [*others, *team]
-    execute = _node("execute", Execute(tuple(worker.name for worker in team)), taken)
-    again = _node("replan", replan, [*taken, execute], max_visits=max(1, replans or 0))
+    execute = own_node("execute", Execute(tuple(worker.name for worker in team)), taken)
+    again = own_node("replan", replan, [*taken, execute], max_visits=max(1, replans or 0))
     end: Any = END if synthesis is None else synthesis
     chains: list[Chain[Any]] = [
         START >> planner >> execute,
@@ -543,58 +530,8 @@ def plan_execute(
         again >> planner,
     ]
     if verify is not None:
-        verdict = _node("verdict", judge, [*taken, execute, again])
+        verdict = own_node("verdict", judge, [*taken, execute, again])
         chains += [verify >> verdict, verdict.choose(when(needs_a_plan, again, max_hops=replans), default=end)]
     if synthesis is not None:
         chains.append(synthesis >> END)
-    return _strategy(name, chains, context, options)
-
-
-# --- what they share -------------------------------------------------------------------------------------------------
-
-
-def _members(where: str, members: tuple[Node[Any], ...], least: int = 1) -> tuple[str, ...]:
-    """Return the names of the members.
-
-    Raises:
-        UsageError: if there are too few, one is no node, or two have one name.
-    """
-    for member in members:
-        checked_node(f"{where}: ", member)
-    names = tuple(member.name for member in members)
-    double = next((one for one in names if names.count(one) > 1), None)
-    if len(members) < least or double is not None:
-        wrong = f"two members are called {double!r}" if double is not None else f"{len(members)} of at least {least}"
-        hint = "give one another name with .named(...)" if double is not None else "more are needed"
-        msg = f"{where}: {wrong}; the members are {', '.join(map(repr, names)) or 'none'}: {hint}."
-        raise UsageError(msg)
-    return names
-
-
-def _apart(members: Sequence[Node[Any]]) -> frozenset[str]:
-    return frozenset(member.name for member in members if isinstance(member, Graph))
-
-
-def _unused(name: str, taken: Sequence[Node[Any]]) -> str:
-    """Return a name for a node of a strategy's own that none of its members has."""
-    names = {member.name for member in taken}
-    made, number = name, 1
-    while made in names:
-        number += 1
-        made = f"{name}_{number}"
-    return made
-
-
-def _node(
-    name: str, fn: Callable[..., Any], taken: Sequence[Node[Any]], max_visits: int | None = None
-) -> FunctionNode[Any]:
-    return FunctionNode[Any](fn=fn, name=_unused(name, taken), max_visits=max_visits, costs=Budget())
-
-
-def _strategy(
-    name: str, chains: Sequence[Chain[Any]], context: type[K], options: Options, max_handoffs: int | None = None
-) -> Graph[K]:
-    """Return the graph. Inside another one it begins with a context of its own, whose first field is what arrives."""
-    enter = Enter(context) if begins_with_text(context) else None
-    options.setdefault("enter", enter)
-    return Graph(name, *chains, context=context, max_handoffs=max_handoffs, **options)
+    return team_graph(name, chains, context, options)

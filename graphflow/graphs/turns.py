@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -75,6 +75,11 @@ class Speaks:
 
     name: str
 
+    @property
+    def label(self) -> str:
+        """How the edge to it is drawn."""
+        return f"{self.name!r} is next"
+
     def __call__(self, state: State[Conversation]) -> bool:
         """Compare who has the floor."""
         return state.context.speaker == self.name
@@ -138,8 +143,16 @@ class Draw(_Next):
         turn = len(context.said) if self.per == "turn" else 0
         names = self.candidates(context) if self.per == "turn" else self.names
         weights = [self.weights[self.names.index(name)] for name in names]
-        speaker = random.Random(f"{seed}/{turn}").choices(names, weights)[0]  # noqa: S311 - it need not be secret
-        return self.give(speaker, context, seed=seed)
+        return self.give(drawn(seed, turn, names, weights), context, seed=seed)
+
+
+def drawn(seed: int, turn: int, names: Sequence[str], weights: Sequence[float]) -> str:
+    """Return the name that a seed draws for a turn: always the same.
+
+    >>> drawn(7, 0, ("bull", "bear"), (1, 0))
+    'bull'
+    """
+    return random.Random(f"{seed}/{turn}").choices(names, weights)[0]  # noqa: S311 - it need not be secret
 
 
 async def fresh_seed() -> int:
@@ -185,13 +198,17 @@ class Directed(_Next):
         return self.give(choice, context)
 
 
+Allowed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Who may follow whom, as pairs of a name and names; a name that is missing may be followed by anybody."""
+
+
 def checked_transitions(
-    where: str, names: tuple[str, ...], given: Mapping[str, tuple[str, ...] | list[str]] | None
-) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    where: str, names: tuple[str, ...], given: Mapping[str, tuple[str, ...] | list[str]] | None, *, least: int = 1
+) -> Allowed:
     """Return who may follow whom.
 
     Raises:
-        UsageError: if it names somebody who is no member, or leaves a member without a follower.
+        UsageError: if it names somebody who is no member, or gives a member fewer followers than `least`.
     """
     if given is None:
         return ()
@@ -199,8 +216,8 @@ def checked_transitions(
         text: object = followers
         several = not isinstance(text, str)
         unknown = [one for one in (name, *(followers if several else ())) if one not in names]
-        if not several or not followers or unknown:
-            wrong = f"{unknown[0]!r} is none" if unknown else f"{name!r} needs a list of at least one"
+        if not several or len(followers) < least or unknown:
+            wrong = f"{unknown[0]!r} is none" if unknown else f"{name!r} needs a list of at least {least}"
             msg = (
                 f"{where}: allowed_transitions={dict(given)!r}: {wrong}; the members are {', '.join(map(repr, names))}."
             )
@@ -223,3 +240,36 @@ def checked_rotation(where: str, names: tuple[str, ...], allowed: tuple[tuple[st
                 f"{', '.join(map(repr, table[name]))} follow it; change the order of the members, or what is allowed."
             )
             raise UsageError(msg)
+
+
+def checked_odds(  # noqa: PLR0917 - what a draw depends on
+    where: str,
+    names: tuple[str, ...],
+    weights: Sequence[float] | None,
+    per: str,
+    seed: int | None,
+    allowed: Allowed,
+) -> tuple[float, ...]:
+    """Return how likely each member is to be drawn.
+
+    Raises:
+        UsageError: if a value makes no sense, or there could be a turn at which nobody may be drawn.
+    """
+    odds = (1.0,) * len(names) if weights is None else tuple(weights)
+    fits = len(odds) == len(names) and all(one >= 0 for one in odds) and 0 < sum(odds) < float("inf")
+    whole: object = seed
+    if not fits or per not in ("turn", "run") or isinstance(whole, bool) or not isinstance(whole, int | None):
+        msg = (
+            f"{where}: weights={weights!r}, per={per!r}, seed={seed!r}: one weight of at least 0 for each of the "
+            f"{len(names)} members is needed, not all 0; 'turn' or 'run'; and a whole number, or None."
+        )
+        raise UsageError(msg)
+    if per == "run" and allowed:
+        msg = f"{where}: per='run' draws one member for all turns, and allowed_transitions says who follows whom."
+        raise UsageError(f"{msg} Leave one of them out.")
+    likely = {name for name, odd in zip(names, odds, strict=True) if odd}
+    stuck = next((name for name, followers in allowed if not likely & {*followers}), None)
+    if stuck is not None:
+        msg = f"{where}: weights={weights!r}: nobody who may follow {stuck!r} has a weight above 0."
+        raise UsageError(msg)
+    return odds

@@ -8,6 +8,7 @@ from graphflow.testing.models import ScriptedModel as ScriptedModel
 from graphflow.testing.models import call as call
 from graphflow.testing.stored import read_journal as read_journal
 from graphflow.testing.stored import replayed as replayed
+from graphflow.testing.strategies import strategy_violations as strategy_violations
 from graphflow.testing.trace import canonical_trace as canonical_trace
 from graphflow.testing.trace import fold_again as fold_again
 from graphflow.testing.trace import records_of as records_of
