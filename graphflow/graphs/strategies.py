@@ -41,6 +41,7 @@ from graphflow.graphs.turns import (
     Directed,
     Draw,
     Floor,
+    Named,
     Rotate,
     Speaks,
     Until,
@@ -367,7 +368,7 @@ def round_robin(
     allowed = checked_transitions(where, names, allowed_transitions)
     checked_rotation(where, names, allowed)
     speaks = Rotate(names, teams_among(members), allowed)
-    return _conversation(where, name, speaks, members, turns, until, context, options)
+    return _conversation(where, name, _floor(where, turns, until), speaks, members, turns, context, options)
 
 
 def random(
@@ -407,7 +408,7 @@ def random(
     allowed = checked_transitions(where, names, allowed_transitions)
     odds = checked_odds(where, names, weights, per, seed, allowed)
     speaks = Draw(names, teams_among(members), allowed, seed, per, odds)
-    return _conversation(where, name, speaks, members, turns, until, context, options)
+    return _conversation(where, name, _floor(where, turns, until), speaks, members, turns, context, options)
 
 
 def manual(
@@ -444,17 +445,23 @@ def manual(
     if decide is None and FINISH in names:
         msg = f"{where}: a member is called {FINISH!r}, which is what a person says to end it; give it another name."
         raise UsageError(msg)
-    speaks = Directed(names, teams_among(members), allowed, decide)
-    return _conversation(where, name, speaks, members, turns, None, context, options)
+    apart = teams_among(members)
+    ruled, speaks = Directed(names, apart, allowed, decide), Named(names, apart, allowed)
+    return _conversation(where, name, ruled, speaks, members, turns, context, options)
+
+
+def _floor(where: str, turns: int, until: Until | None) -> Floor:
+    checked_sync(where, until=until)
+    return Floor(turns if until is None else None, until)
 
 
 def _conversation(  # noqa: PLR0917 - the parts of every conversation
     where: str,
     name: str,
-    speaks: Rotate | Draw | Directed,
+    notes: Floor | Directed,
+    speaks: Rotate | Draw | Named,
     members: tuple[Node[Any], ...],
     turns: int,
-    until: Until | None,
     context: type[V],
     options: Options,
 ) -> Graph[V]:
@@ -462,10 +469,8 @@ def _conversation(  # noqa: PLR0917 - the parts of every conversation
     if checked_bound(where, turns, "turns", least=1) is None:
         msg = f"{where}: turns=None: a conversation is bounded; give a number."
         raise UsageError(msg)
-    checked_sync(where, until=until)
-    fixed = until is None and not isinstance(speaks, Directed)
     following = own_node("next_speaker", speaks, members)
-    floor = own_node("floor", Floor(turns if fixed else None, until), (*members, following))
+    floor = own_node("floor", notes, (*members, following))
     chains = [
         START >> floor,
         floor.choose(when(goes_on, following, max_hops=turns), default=END),

@@ -1,7 +1,8 @@
 """Who speaks next: the nodes of a conversation that goes from member to member.
 
 `floor` notes what was said and tells whether the conversation goes on; `next_speaker` gives the floor to a member: by
-rotation, by a draw, or as your code or a person says. The edge between the two is the bound of every cycle.
+rotation, by a draw, or as your code or a person has just said on the floor. The edge between the two is the bound of
+every cycle.
 """
 
 from __future__ import annotations
@@ -43,13 +44,7 @@ class Floor:
 
     async def __call__(self, state: State[Conversation]) -> Done:
         """Give the conversation on, or the report of the whole."""
-        context = state.context
-        if context.speaker:
-            new = said_by(context.speaker, state.inbox[0].value if state.inbox else NOTHING)
-            context = context.model_copy(update={"said": (*context.said, new), "speaker": ""})
-            written: dict[str, Any] = {"said": new, "speaker": ""}
-        else:
-            written = {}
+        context, written = noted(state)
         if self._is_over(context):
             return Done(last_report(context.said), update=Update(**written, over=True))
         return Done(transcript(context.said), update=Update(**written))
@@ -58,6 +53,16 @@ class Floor:
         if self.until is not None:
             return bool(context.said) and self.until(context)
         return self.turns is not None and len(context.said) >= self.turns
+
+
+def noted(state: State[Conversation]) -> tuple[Conversation, dict[str, Any]]:
+    """Return the conversation with what its speaker has just said, and what is new in it."""
+    context = state.context
+    if not context.speaker:
+        return context, {}
+    new = said_by(context.speaker, state.inbox[0].value if state.inbox else NOTHING)
+    context = context.model_copy(update={"said": (*context.said, new), "speaker": ""})
+    return context, {"said": new, "speaker": ""}
 
 
 def goes_on(state: State[Conversation]) -> bool:
@@ -162,7 +167,7 @@ async def fresh_seed() -> int:
 
 @dataclass(frozen=True)
 class Directed(_Next):
-    """Your code, or a person, says who speaks next.
+    """Note what was said, and ask your code, or a person, who speaks next: a floor that somebody rules.
 
     Attributes:
         decide: names the next speaker, or None to end the conversation; None asks a person.
@@ -171,17 +176,18 @@ class Directed(_Next):
     decide: Decide | None
 
     async def __call__(self, state: State[Conversation]) -> Done | Pause:
-        """Give the floor to whom they name, or end the conversation.
+        """Say to whom the floor goes, or end the conversation.
 
         Raises:
             UsageError: if it is nobody who may speak next.
         """
-        context, names = state.context, self.candidates(state.context)
+        context, written = noted(state)
+        names, said = self.candidates(context), transcript(context.said)
         if self.decide is None and state.turn == 0:
-            said = transcript(context.said)
             about = f"{context.task}\n{said}" if said else context.task
             choices = (*names, FINISH)
-            return Pause(f"{about}\n\nWho speaks next? {', '.join(choices)}.", schema=Literal[choices])
+            question = f"{about}\n\nWho speaks next? {', '.join(choices)}."
+            return Pause(question, schema=Literal[choices], update=Update(**written))
         if self.decide is None:
             named: Any = state.inbox[0].value
             choice = None if named == FINISH else named
@@ -190,12 +196,21 @@ class Directed(_Next):
             if inspect.isawaitable(choice):
                 choice = await choice
         if choice is None:
-            return Done(last_report(context.said), update=Update(over=True))
+            return Done(last_report(context.said), update=Update(**written, over=True))
         if choice not in names:
             after = f" after {context.said[-1].speaker!r}" if context.said else ""
             msg = f"decide gave {choice!r}: one of {', '.join(map(repr, names))} may speak{after}; None ends it."
             raise UsageError(msg)
-        return self.give(choice, context)
+        return Done(said, update=Update(**{**written, "speaker": choice}))
+
+
+@dataclass(frozen=True)
+class Named(_Next):
+    """The next speaker has been named on the floor."""
+
+    async def __call__(self, state: State[Conversation]) -> Done:
+        """Give the floor to that one."""
+        return self.give(state.context.speaker, state.context)
 
 
 Allowed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]

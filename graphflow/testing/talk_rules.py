@@ -57,11 +57,13 @@ class Turn:
     """One turn of a conversation.
 
     Attributes:
+        before: the visit of the floor before it, or None.
         chosen: the visit that gave the floor.
         spoke: the visit of the member, or None.
         noted: the visit of the floor after it, or None.
     """
 
+    before: Visit | None
     chosen: Visit
     spoke: Visit | None
     noted: Visit | None
@@ -70,6 +72,11 @@ class Turn:
     def named(self) -> str:
         """Who was given the floor; "" for nobody."""
         return str(self.chosen.update.get("speaker", ""))
+
+    @property
+    def ruled(self) -> str:
+        """Who was named on the floor, where somebody rules it; "" for nobody."""
+        return str(self.before.update.get("speaker", "")) if self.before is not None else ""
 
     @property
     def said(self) -> Said | None:
@@ -86,7 +93,8 @@ def turns_of(seen: Activation, talk: Talk) -> list[Turn]:
         if visit.name == talk.chooser:
             spoke = own[index + 1] if index + 1 < len(own) and own[index + 1].name in talk.members else None
             after = own[index + 2] if spoke is not None and index + 2 < len(own) else None
-            found.append(Turn(visit, spoke, after if after is not None and after.name == talk.floor else None))
+            before = own[index - 1] if index and own[index - 1].name == talk.floor else None
+            found.append(Turn(before, visit, spoke, after if after is not None and after.name == talk.floor else None))
     return found
 
 
@@ -193,12 +201,22 @@ def _declared(seen: Activation, talk: Talk, name: str, default: Any) -> Any:
     return getattr(getattr(seen.graph.nodes[talk.chooser], "fn", None), name, default)
 
 
+def _rulings(seen: Activation) -> Iterator[tuple[Visit, str, bool]]:
+    """Yield each visit of the floor that has ended well, whom it named, and whether it ended the conversation."""
+    for visit in seen.of(Talk.of(seen.graph).floor):
+        if visit.status == "completed":
+            yield visit, str(visit.update.get("speaker", "")), bool(visit.update.get("over"))
+
+
 # --- what each of them holds -----------------------------------------------------------------------------------------
 
 
 def ends_on_the_floor(seen: Activation) -> Iterator[str]:
-    """It ends when a turn has been noted, and nobody's word ends it."""
+    """It ends when a turn has been noted, and nobody's word rules it."""
     talk, last = Talk.of(seen.graph), seen.last()
+    for visit, named, _ in _rulings(seen):
+        if named:
+            yield f"{visit} named {named!r}, and nobody rules this floor"
     if last is not None and last.name != talk.floor:
         yield f"it ended at {last}, and {talk.floor!r} had to say so"
 
@@ -239,16 +257,16 @@ def draws_from_its_seed(seen: Activation) -> Iterator[str]:
 def obeys(seen: Activation) -> Iterator[str]:
     """Only members are named; a person's word is what happens; the end is what the one who decides said."""
     talk = Talk.of(seen.graph)
+    for visit, named, ended in _rulings(seen):
+        if not ended and named not in talk.members:
+            yield f"{visit} named {named!r}, who is none of {', '.join(map(repr, talk.members))}"
+        if visit.answers and visit.answers[-1] != (FINISH if ended else named):
+            yield f"a person answered {visit.answers[-1]!r} at {visit}, and that is not what happened"
     for turn in turns_of(seen, talk):
-        ended = bool(turn.chosen.update.get("over"))
-        if turn.chosen.status == "completed" and not ended and turn.named not in talk.members:
-            yield f"{turn.chosen} named {turn.named!r}, who is none of {', '.join(map(repr, talk.members))}"
-        if turn.chosen.answers and turn.chosen.status == "completed":
-            word = turn.chosen.answers[-1]
-            if word != (FINISH if ended else turn.named):
-                yield f"a person answered {word!r} at {turn.chosen}, and that is not what happened"
+        if turn.before is not None and turn.chosen.status == "completed" and turn.named != turn.ruled:
+            yield f"{turn.chosen} gave the floor to {turn.named!r}, and {turn.before} had named {turn.ruled!r}"
     last = seen.last()
-    if last is not None and not (last.name == talk.chooser and last.update.get("over")):
+    if last is not None and not (last.name == talk.floor and last.update.get("over")):
         yield f"it ended at {last}, and nobody had said that it ends"
 
 

@@ -136,9 +136,10 @@ TABLE: Final[tuple[tuple[str, str, Change, str], ...]] = (
     ("draws_from_its_seed", "random", returned("next_speaker", 2, seed=4), "had to stand"),
     ("draws_from_its_seed", "random", returned("next_speaker", 1, seed=None), "had to stand"),
     ("draws_from_its_seed", "random", returned("next_speaker", 1, speaker="nobody"), "the seed 3 says"),
-    ("obeys", "manual", returned("next_speaker", 1, speaker="nobody"), "is none of"),
-    ("obeys", "manual", returned("next_speaker", 3, over=False), "nobody had said that it ends"),
-    ("obeys", "person", returned("next_speaker", 1, speaker="b"), "a person answered 'a'"),
+    ("obeys", "manual", returned("floor", 1, speaker="nobody"), "is none of"),
+    ("obeys", "manual", returned("floor", 3, over=False), "nobody had said that it ends"),
+    ("obeys", "manual", returned("next_speaker", 1, speaker="b"), "had named 't_a'"),
+    ("obeys", "person", returned("floor", 1, speaker="b"), "a person answered 'a'"),
     # plan_execute
     ("waits_for_needs", "failing", traces.outcome("p", in_a_row), "which it needs, has failed"),
     ("runs_no_bad_plan", "plan", traces.outcome("p", lambda _: plan_of(("1", "nobody"))), "cannot be right"),
