@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
@@ -42,7 +43,8 @@ class AfterStage:
         value = state.inbox[0].value if state.inbox else NOTHING
         new = said_by(self.stage, value)
         said = (*state.context.said, new)
-        why = self.gate(state) if self.gate is not None else None
+        after = dataclasses.replace(state, context=state.context.model_copy(update={"said": said}))
+        why = self.gate(after) if self.gate is not None else None
         if why is not None and not (isinstance(cast("object", why), str) and why.strip()):
             msg = f"the gate of {self.stage!r} gave {why!r}: it says why to stop, in words, or None to go on."
             raise UsageError(msg)

@@ -56,7 +56,7 @@ from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.detect import ping_pong
 from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_sync, fork, on_active, when
-from graphflow.nodes.join import ALL, Join, Policy
+from graphflow.nodes.join import ALL, STRICT, Join, Policy
 from graphflow.nodes.tools import Tool, as_tool
 
 __all__ = (
@@ -292,7 +292,7 @@ def parallel(
     Args:
         name: the graph's name.
         branches: in the order in which their reports stand, whoever is first.
-        join: when to go on: `ALL`, `ANY`, `first(k)`, `quorum(k, within=...)`, `STRICT`. One branch meets nobody.
+        join: when to go on: `ALL`, `ANY`, `first(k)`, `quorum(k, within=...)`. One branch meets nobody.
         losers: what happens to those who are late.
         failure: "collect" lets the others finish, and the report says who failed; "fail_fast" stops them.
         synthesis: gets the joint report, and answers in its place.
@@ -308,6 +308,10 @@ def parallel(
             makes no sense.
     """
     where = f"parallel({name!r})"
+    if join == STRICT:
+        hint = "every branch is taken here anyway; to fail where one fails, say failure='fail_fast'"
+        msg = f"{where}: join=STRICT: {hint}."
+        raise UsageError(msg)
     extra = () if synthesis is None else (synthesis,)
     names = members_of(where, (*branches, *extra), least=1 + len(extra))[: len(branches)]
     if join.count > len(names) or (len(names) == 1 and join.within is not None):

@@ -272,7 +272,7 @@ async def test_all_have_failed() -> None:
     assert "'a' (failed: x); 'b' (failed: y)" in found.reason.text
 
 
-@pytest.mark.parametrize("options", [{}, {"join": ANY}, {"join": STRICT}])
+@pytest.mark.parametrize("options", [{}, {"join": ANY}])
 async def test_a_team_of_one_keeps_its_word(options: Any) -> None:
     """A single branch is reported, and its failure is collected, as among several."""
     fine = await judged("parallel", strategies.parallel("t", member("a"), **options))
@@ -287,6 +287,8 @@ def test_a_join_that_nobody_could_meet_is_refused() -> None:
     """More branches than there are, and a time for one that meets nobody."""
     with pytest.raises(UsageError, match="waits for 3 branches, and the team has 2"):
         strategies.parallel("t", member("a"), member("b"), join=quorum(3))
+    with pytest.raises(UsageError, match="failure='fail_fast'"):
+        strategies.parallel("t", member("a"), member("b"), join=STRICT)
     with pytest.raises(UsageError, match="within 1 s, and the team has 1"):
         strategies.parallel("t", member("a"), join=quorum(1, within=1))
 
@@ -386,3 +388,17 @@ async def test_a_budget_holds_over_all_branches(calls: int) -> None:
     assert found.result.status == "partial"
     assert sum(one.report.status == "done" for one in report.said) == calls
     assert [one.speaker for one in report.said] == ["a", "b", "c", "d"]
+
+
+async def test_a_gate_sees_what_its_stage_has_just_said() -> None:
+    """The state after a stage is the state that the next one would see."""
+    heard: list[tuple[str, ...]] = []
+
+    def listens(state: State[strategies.Conversation]) -> None:
+        heard.append(tuple(one.text for one in state.context.said))
+
+    team = strategies.sequential("t", member("a"), member("b"), gates={"a": listens, "b": listens})
+
+    await played(team)
+
+    assert heard == [("a says.",), ("a says.", "b says.")]
