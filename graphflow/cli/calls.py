@@ -20,8 +20,8 @@ from graphflow.model.thread import ToolCall
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
 from graphflow.nodes.base import Node
 from graphflow.nodes.client import ModelReply
+from graphflow.nodes.replies import read_reply
 from graphflow.nodes.tools import AskUser, Tool
-from graphflow.runtime.asking import read_reply
 from graphflow.visualize.text import shown
 
 SHOWN: Final = 100

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import BaseModel
 
 from graphflow.nodes.client import ModelReply
+from graphflow.nodes.replies import answer_name, read_reply, unfenced
 
 Given = Mapping[str, Any]
 
@@ -36,34 +37,10 @@ def read(reply: ModelReply, *, native: bool, offered: Collection[str] = ()) -> S
         native: whether the model was offered tools to call; else its text says what to call.
         offered: the names of all that the agent may call.
     """
-    if reply.calls:
-        return Said(reply.text, tuple((call.name, _table(_loaded(call.arguments))) for call in reply.calls))
-    found = _loaded(_unfenced(reply.text))
-    if native or not offered or not isinstance(found, dict):
-        return Said(reply.text, value=found)
-    table = cast("dict[str, Any]", found)
-    calls = table.get("calls")
-    if isinstance(calls, list):
-        made = [_table(call) for call in cast("list[object]", calls)]
-        named = [(str(call.get("tool")), _table(call.get("arguments"))) for call in made]
-        last = _answer_name(offered)
-        others = tuple(call for call in named if call[0] != last)
-        if others or not named:
-            reason = table.get("reason")
-            return Said(reason if isinstance(reason, str) else "", others)
-        table = dict(named[-1][1])
-    answer = table.get("answer", found)
-    if isinstance(answer, str):
-        return Said(answer, value=_loaded(answer))
-    return Said(json.dumps(answer, ensure_ascii=False), value=answer)
-
-
-def _answer_name(offered: Collection[str]) -> str:
-    """Return what a model calls to answer where its text says what to call: another name if a tool is called so."""
-    name = "answer"
-    while name in offered:
-        name = f"final_{name}"
-    return name
+    decided = read_reply(reply, native=native or not offered, answer=answer_name(offered))
+    if decided.calls:
+        return Said(decided.text, tuple((call.name, _table(_loaded(call.arguments))) for call in decided.calls))
+    return Said(decided.text, value=_loaded(unfenced(decided.answer_json or decided.text)))
 
 
 def asking_of(outcome: object) -> list[Asking]:
@@ -92,11 +69,3 @@ def _loaded(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
-
-
-def _unfenced(text: str) -> str:
-    """Take JSON out of the code fence that many models put around it."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
-        return bare.partition("\n")[2].removesuffix("```").strip()
-    return bare

@@ -19,13 +19,13 @@ from graphflow.model.state import Message
 from graphflow.model.thread import capped, data, shown, spoken
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
+from graphflow.nodes.replies import read_reply
 from graphflow.nodes.tools import Tool
 from graphflow.runtime.asking import (
     SUPERVISOR_TEXT,
     json_instructions,
     manner_of,
     read_answer,
-    read_reply,
     with_own_ids,
 )
 from graphflow.runtime.attempts import may_retry

@@ -1,4 +1,4 @@
-"""What an agent's model is asked and what it answered: tools, views and requests are made here, and replies read.
+"""What an agent's model is asked, and what its answer is worth: tools and requests are made here, and answers read.
 
 All of it is pure: it looks at values and makes values. What happens next is decided in `agents`.
 """
@@ -14,12 +14,12 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphflow.events import record
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report
-from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data, shown
+from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names, said_of
-from graphflow.nodes.client import ModelReply, ToolSpec
+from graphflow.nodes.client import ToolSpec
+from graphflow.nodes.replies import ANSWER, answer_name, unfenced
 from graphflow.nodes.schemas import answer_schema, schema_text
 from graphflow.nodes.signatures import check_depth
 from graphflow.nodes.tools import AskUser, Tool
@@ -32,9 +32,6 @@ NOTE_SCHEMA = json.dumps(
         "additionalProperties": False,
     }
 )
-
-ANSWER: Final = "answer"
-"""What a model calls to answer, in the decision mode "json": one choice among calls comes easier to a small one."""
 
 UNCOUNTED: Final = 151 - 2 * len(ANSWER)
 """How many characters of the text and the schema of the decision mode "json" the estimate of a call leaves out.
@@ -172,14 +169,6 @@ def _times(count: int) -> str:
 
 
 # --- constrained JSON ------------------------------------------------------------------------------------------------
-
-
-def answer_name(offers: Offers) -> str:
-    """Return what a model calls to answer: "answer", or another name where a tool is called so."""
-    name = ANSWER
-    while name in offers:
-        name = f"final_{name}"
-    return name
 
 
 def json_schema(offers: Offers, said: str, answer: str = ANSWER) -> str:
@@ -323,66 +312,6 @@ def _loaded(text: str) -> Any:
         return text
 
 
-@record
-class Decided:
-    """What a model decided: calls, or an answer, or nothing that can be read (`problem` says why)."""
-
-    text: str = ""
-    calls: tuple[ToolCall, ...] = ()
-    problem: str = ""
-    answer_json: str = ""  # an answer that came as JSON, whose text may be read as something else
-
-
-def read_reply(reply: ModelReply, *, native: bool, answer: str = ANSWER) -> Decided:
-    """Read a reply in the mode in which it was asked for.
-
-    In the mode "json" the call named by `answer` answers; `{"reason": ..., "answer": ...}` does too: models were asked
-    for that once, and some write it all the same.
-    """
-    if native or reply.calls:
-        return Decided(reply.text, reply.calls)
-    if not reply.text.strip():
-        return Decided()
-    try:
-        check_depth(reply.text)
-        found = json.loads(_unfenced(reply.text))
-    except ValueError as error:
-        return Decided(reply.text, problem=f"it is no JSON ({error})")
-    if not isinstance(found, dict):
-        return Decided(reply.text, problem="it is no JSON object")
-    table = cast("dict[str, Any]", found)
-    if "calls" in table:
-        return _read_calls(table, reply.text, answer)
-    if "answer" in table:
-        return _answering(table["answer"])
-    return Decided(reply.text, problem="it has neither 'calls' nor 'answer'")
-
-
-def _answering(said: object) -> Decided:
-    written = json.dumps(said, ensure_ascii=False)
-    return Decided(said if isinstance(said, str) else written, answer_json=written)
-
-
-def _read_calls(table: Mapping[str, Any], text: str, answer: str) -> Decided:
-    calls: list[ToolCall] = []
-    said: list[Any] = []
-    given = table["calls"]
-    for item in cast("list[Any]", given) if isinstance(given, list) else [None]:
-        if not isinstance(item, dict) or not isinstance(cast("dict[str, Any]", item).get("tool"), str):
-            return Decided(text, problem="'calls' is no list of objects with 'tool' and 'arguments'")
-        call = cast("dict[str, Any]", item)
-        if call["tool"] == answer:
-            said.append(call.get("arguments", {}))
-        else:
-            calls.append(ToolCall(call["tool"], json.dumps(call.get("arguments", {}), ensure_ascii=False)))
-    if said and not calls:  # with other calls it came too early: they are to be heard first
-        if not isinstance(said[-1], dict) or "answer" not in said[-1]:
-            return Decided(text, problem=f'the arguments of {answer} are not {{"answer": ...}}')
-        return _answering(cast("dict[str, Any]", said[-1])["answer"])
-    reason = table.get("reason", "")
-    return Decided(reason if isinstance(reason, str) else shown(reason), tuple(calls))
-
-
 def with_own_ids(calls: Iterable[ToolCall], taken: set[str], turn: int) -> tuple[ToolCall, ...]:
     """Return calls whose ids are theirs alone in the thread; an id that is empty or taken is made anew."""
     made: list[ToolCall] = []
@@ -416,7 +345,7 @@ def read_answer(kind: Any, text: str, answer_json: str = "") -> Any:
     if is_class and issubclass(kind, Report) and not text.lstrip().startswith(("{", "```")):
         with contextlib.suppress(ValidationError):  # one of the user's own may need more than words
             return kind(finding=text)
-    given = answer_json or _unfenced(text)
+    given = answer_json or unfenced(text)
     try:
         return validator.validate_json(given)
     except ValidationError as error:
@@ -432,14 +361,6 @@ def validator_of(kind: Any, _: str = "") -> Any:
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     adapter.rebuild()  # a class may put that off
     return adapter.validator
-
-
-def _unfenced(text: str) -> str:
-    """Take JSON out of the code fence that many models put around it."""
-    bare = text.strip()
-    if bare.startswith("```") and bare.endswith("```") and "\n" in bare:
-        return bare.partition("\n")[2].removesuffix("```").strip()
-    return bare
 
 
 def problems_text(error: ValidationError) -> str:

@@ -218,7 +218,7 @@ REPLIES: Final[list[tuple[str, tuple[str, ...], str, list[Any]]]] = [
     ('```json\n{"answer": "x"}\n```', ("look",), "x", []),
     ("no JSON", ("look",), "no JSON", []),
     ('{"answer": "x"}', (), '{"answer": "x"}', []),
-    ('{"calls": [1, {"tool": 2}]}', ("look",), "", [("None", {}), ("2", {})]),
+    ('{"calls": [1, {"tool": 2}]}', ("look",), '{"calls": [1, {"tool": 2}]}', []),
 ]
 
 

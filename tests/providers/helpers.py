@@ -1,6 +1,7 @@
 """What the tests of providers share: models at the tests' server, scripts by agent, and runs with what was heard."""
 
 import json
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -12,9 +13,11 @@ import anyio.to_thread
 import genai_prices
 import pydantic_ai.models.anthropic
 import pydantic_ai.models.openai
+import pytest
 
-from graphflow import Context, Graph, ProviderModel, Result, Run, start
-from graphflow.events import Event
+from graphflow import Context, Graph, MemoryJournal, ModelClient, ProviderModel, Result, Run, replay, start
+from graphflow.events import EffectFinished, EffectStarted, Event
+from graphflow.nodes.agent import Decision
 from graphflow.testing import canonical_trace
 from tests.model_replies import Calls, Reply, Say
 from tests.openai_server import Asked, ModelServer
@@ -160,3 +163,114 @@ def streamed(reply: Reply, pieces: int = 3) -> Reply:
     if isinstance(reply, Calls):
         return Calls(*reply.calls, text=reply.text, usage=reply.usage, pieces=pieces, interleaved=True)
     return replace(reply, pieces=pieces) if isinstance(reply, Say) else reply
+
+
+# --- ways to ask -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a model is asked.
+
+    Attributes:
+        name: the provider, and its model.
+        stream: whether replies are streamed.
+        decision: the decision mode of its agents.
+    """
+
+    name: str = "openai:small"
+    stream: bool = True
+    decision: Decision = "native"
+
+    def model(self, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ProviderModel:
+        """The model at a server, which another provider's client finds in the environment."""
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        if self.name == CLAUDE:
+            return ProviderModel(self.name, stream=self.stream)
+        return at(server, self.name, stream=self.stream)
+
+
+WAYS: Final[dict[str, Way]] = {
+    "openai, streamed": Way(),
+    "openai, whole": Way(stream=False),
+    "openai, json": Way(decision="json"),
+    "openai, json, whole": Way(stream=False, decision="json"),
+    "anthropic, streamed": Way(CLAUDE),
+    "anthropic, whole": Way(CLAUDE, stream=False),
+    "anthropic, json": Way(CLAUDE, stream=False, decision="json"),
+}
+
+Make = Callable[[ModelClient, Decision], Graph[Any]]
+
+
+def by_way(*names: str) -> pytest.MarkDecorator:
+    """A test that is run for some ways; for every way, where none is named."""
+    return pytest.mark.parametrize("way", [pytest.param(WAYS[name], id=name) for name in names or WAYS])
+
+
+async def converse(
+    make: Make, says: Mapping[str, Sequence[Reply]], way: Way, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[Heard, ModelServer]:
+    """Run a graph whose models say this, and hold what every run at a real server must hold.
+
+    Nothing that was sent breaks the protocol, the script is used up and no more, every call has its end, what is on
+    record is numbered without gaps, and folding it again gives the same result.
+    """
+    journal = MemoryJournal()
+    parts = Parts({who: [streamed(reply) for reply in script] for who, script in says.items()})
+    with ModelServer(parts) as server:
+        graph = make(way.model(server, monkeypatch), way.decision)
+        heard = await hear(graph, journal=journal, run_id="real", **options)
+        again = await replay(graph, "real", journal=journal)
+    assert server.violations == []
+    parts.assert_complete()
+    assert heard.result.spent.total.model_calls == len(server.requests)
+    assert all(asked.streams == way.stream for asked in server.requests)
+    recorded = [event.seq for event in heard.events if event.kind not in DELTAS]
+    assert recorded == list(range(len(recorded)))
+    assert effects_of(heard, EffectStarted) == effects_of(heard, EffectFinished)
+    assert (again.status, again.output, again.spent, again.thread) == (
+        heard.result.status, heard.result.output, heard.result.spent, heard.result.thread,
+    )  # fmt: skip
+    return heard, server
+
+
+def effects_of(heard: Heard, kind: type) -> Counter[Any]:
+    """The calls of models and tools that began, or that ended."""
+    return Counter((body.path, body.turn, body.key) for body in heard.of(kind))
+
+
+# --- what the server saw ---------------------------------------------------------------------------------------------
+
+
+def asked_by(server: ModelServer, name: str) -> list[Asked]:
+    """The requests of one agent, in order."""
+    return [asked for asked in server.requests if told(asked.body).startswith(f"You are {name}.")]
+
+
+def offered(asked: Asked) -> list[str]:
+    """The names of the tools that a request offers; in JSON they stand in its system text."""
+    found = asked.body.get("tools")
+    if found is not None:
+        return [tool.get("function", tool)["name"] for tool in found]
+    return [name for name in re.findall(r"^- ([\w-]+)\(", told(asked.body), re.MULTILINE) if name != "answer"]
+
+
+def read_in(asked: Asked) -> list[str]:
+    """Every text of the messages of a request but of the system's, in order, results of calls among them."""
+    texts: list[str] = []
+    for message in asked.body["messages"]:
+        if message["role"] != "system":
+            content: Any = message.get("content") or ""
+            blocks: Any = [{"text": content}] if isinstance(content, str) else content
+            texts += [str(block.get("text", block.get("content", ""))) for block in blocks]
+    return texts
+
+
+def places_in(asked: Asked, *texts: str) -> list[int]:
+    """Where in a request some texts stand for the first time, each after the one before; -1 for what is missing."""
+    whole = "\n".join(read_in(asked))
+    found: list[int] = []
+    for text in texts:
+        found.append(whole.find(text, found[-1] + 1 if found else 0))
+    return found
