@@ -177,3 +177,18 @@ def test_what_makes_no_sense_is_refused(make: Any, given: dict[str, Any]) -> Non
     """A detector says what it needs where it is made."""
     with pytest.raises(UsageError):
         make(**given)
+
+
+async def test_blanks_in_an_argument_make_no_other_call() -> None:
+    """Texts are compared without regard to case and spaces, wherever in the arguments they stand."""
+    asked = [call("look_it_up", at=text) for text in ("Invoice", "invoice ", " INVOICE", "invoice")]
+
+    def look_it_up(at: str) -> str:
+        """Look."""
+        return f"nothing about {at.strip().casefold()}"
+
+    agent = Agent("agent", model=ScriptedModel(*asked, "It is there."), tools=[look_it_up])
+
+    _, seen = await watched(Graph("g", START >> agent >> END, context=Talk, detect=[repetition(times=2)]))
+
+    assert [found.detector for found in seen][:1] == ["repetition"]

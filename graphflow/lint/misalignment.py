@@ -10,8 +10,9 @@ from graphflow.lint.specification import by_frame
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace, station_of
 from graphflow.lint.visits import Reported, Turn, Visit
-from graphflow.lint.words import GUESSES, MISSING, content, cut, directed_at, is_vague, normal, says, sentences
+from graphflow.lint.words import GUESSES, MISSING, content, cut, directed_at, is_vague, says, sentences
 from graphflow.model.ids import path_text
+from graphflow.model.thread import normal
 from graphflow.nodes.function import FunctionNode
 
 TALKS: Final = 5

@@ -12,8 +12,9 @@ from typing import Final
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace
 from graphflow.lint.visits import Called, Frame, Turn, Visit
-from graphflow.lint.words import content, cut, normal
+from graphflow.lint.words import content, cut
 from graphflow.model.ids import path_text
+from graphflow.model.thread import normal
 
 UNFIT: Final = frozenset({"contract", "empty_answer", "invalid_value"})
 """Reason codes of answers that were not accepted."""

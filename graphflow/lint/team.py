@@ -12,7 +12,8 @@ from graphflow.graphs.compiled import NextOut, Station
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace
 from graphflow.lint.visits import Asked, Visit
-from graphflow.lint.words import content, cut, mentions, named_words, normal
+from graphflow.lint.words import content, cut, mentions, named_words
+from graphflow.model.thread import normal
 from graphflow.nodes.agent import Agent
 
 MOST_ALIKE: Final = 200

@@ -31,10 +31,10 @@ from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph
 from graphflow.lint.replies import Asking, asking_of, read
 from graphflow.lint.visits import Asked, Called, Fields, Turn, Visit, reported, value_of
-from graphflow.lint.words import VERIFIES, evened, named_words
+from graphflow.lint.words import VERIFIES, named_words
 from graphflow.model.ids import Path
 from graphflow.model.outcome import Delegate, Done, Handoff, Pause, Update
-from graphflow.model.thread import shown
+from graphflow.model.thread import evened, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
 from graphflow.nodes.base import Node
 from graphflow.nodes.client import ModelReply

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 
 from graphflow.events import Boundary, EdgeName
 from graphflow.graphs.compiled import Station
-from graphflow.lint.words import normal
 from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, path_text
+from graphflow.model.thread import normal
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 

@@ -6,8 +6,10 @@ The word lists are English. In another language a rule that needs one sees less;
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from collections.abc import Iterable
+from typing import Final
+
+from graphflow.model.thread import normal
 
 SHOWN: Final = 80
 """How many characters of one text stand in a message."""
@@ -97,22 +99,6 @@ LOSSES: Final = (
     "not finished",     "only ", "did not", "didn't", "unanswered", "open", "?",
 )  # fmt: skip
 """What an answer says that does not hide that a part is missing."""
-
-
-def evened(value: Any) -> Any:
-    """Return data with every text in it as `normal` has it."""
-    if isinstance(value, str):
-        return normal(value)
-    if isinstance(value, Mapping):
-        return {name: evened(item) for name, item in cast("Mapping[str, Any]", value).items()}
-    if isinstance(value, (list, tuple)):
-        return [evened(item) for item in cast("Iterable[Any]", value)]
-    return value
-
-
-def normal(text: str) -> str:
-    """Return a text without regard to case and spaces."""
-    return " ".join(text.casefold().split())
 
 
 def tokens(text: str) -> list[str]:

@@ -277,3 +277,22 @@ def _ordered(value: Any) -> Any:
 
 def _named(odd: object) -> str:
     return f"<{type(odd).__qualname__}>"
+
+
+# --- what counts as the same ---
+
+
+def evened(value: Any) -> Any:
+    """Return data with every text in it as `normal` has it."""
+    if isinstance(value, str):
+        return normal(value)
+    if isinstance(value, Mapping):
+        return {name: evened(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [evened(item) for item in cast("Iterable[Any]", value)]
+    return value
+
+
+def normal(text: str) -> str:
+    """Return a text without regard to case and spaces."""
+    return " ".join(text.casefold().split())

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from graphflow.events import Detected
 from graphflow.model.contract import Reason
 from graphflow.model.ids import Path
-from graphflow.model.thread import capped, shown
+from graphflow.model.thread import capped, normal, shown
 from graphflow.nodes.detect import Detector
 from graphflow.runtime.core import Core, thread_of
 from graphflow.runtime.tables import Inbox, Token
@@ -133,11 +133,6 @@ class Watching(Core):
         if found.then == "stop" and sight.stop is None:
             return sight._replace(stop=self.refuse(path, found.kind, limit, f"more of the same: {text}"))
         return sight
-
-
-def normal(text: str) -> str:
-    """Return a text without regard to case and spaces."""
-    return " ".join(text.casefold().split())
 
 
 _OF_HANDOFFS: Final = frozenset({"ping_pong", "no_progress"})

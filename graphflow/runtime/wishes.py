@@ -17,7 +17,7 @@ from graphflow.model.contract import Approval, Brief, Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import Call
-from graphflow.model.thread import ThreadMessage, ToolCall, capped, shown
+from graphflow.model.thread import ThreadMessage, ToolCall, capped, evened, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
 from graphflow.nodes.tools import AskUser, Tool
@@ -28,7 +28,6 @@ from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.ledger import TOKENS, USD, Amount, Amounts, Meter
 from graphflow.runtime.offered import used_up
 from graphflow.runtime.tables import Standing, Talk, Trouble, Visit, Wish
-from graphflow.runtime.watching import normal
 
 WRONG_NAMES = 3
 """How many wrong names in a row fail an agent."""
@@ -177,7 +176,7 @@ class Wishes(Core):
             return None
         for wish in talk.wishes:
             if wish.kind in ("tool", "ask"):
-                given = normal(shown(wish.arguments))
+                given = shown(evened(wish.arguments))
                 wish.key = (wish.kind, visit.station.name, wish.call.name, given)
                 sight = self.step_taken(token, visit.path, wish.key, f"{wish.call.name} with the same arguments")
                 if sight.stop is not None:
