@@ -33,7 +33,7 @@ from typing import Annotated
 from pydantic import BaseModel, SecretStr
 
 from graphflow import (
-    END, START, Budget, Call, Context, Delegate, Graph, Human, Report, State, Step, Update, append, fork, node,
+    END, START, Budget, Call, Context, Delegate, Graph, Human, Report, State, Step, Update, append, fork, node, when,
 )
 
 
@@ -114,6 +114,10 @@ async def evil(state: State[Case], step: Step) -> str:
     return "\x1b[31mred"
 
 
+def always(state: State[Case]) -> bool:
+    return True
+
+
 saboteur = Graph("saboteur", START >> sabotages >> END, context=Case)
 works = Graph("works", START >> work >> found >> END, context=Case)
 asks = Graph("asks", START >> work >> Human("which", "Which fruit?", schema=Fruit) >> END, context=Case)
@@ -121,6 +125,7 @@ both = Graph(
     "both", START >> (Human("a", "How many?", schema=int), Human("b", "Why?", schema=str)) >> found >> END,
     context=Case,
 )
+ring = Graph("ring", START >> found, found.choose(when(always, found, max_hops=1), default=END), context=Case)
 tight = Graph("tight", START >> work >> found >> END, context=Case, budget=Budget(tool_calls=2, node_runs=9))
 breaks = Graph("breaks", START >> work >> boom >> END, context=Case)
 odds = Graph("odds", START >> odd >> END, context=Case)

@@ -166,6 +166,18 @@ def test_a_run_is_shown_without_its_graph(graphs: Target, capsys: Printed) -> No
     )
 
 
+def test_a_run_that_a_bound_stopped_says_what_lifts_it(graphs: Target, capsys: Printed) -> None:
+    """More of a budget does; of a bound of the structure it does not, and a resume would only repeat it."""
+    done(capsys, "run", graphs("tight"), "q", "--run-id", "one")
+    done(capsys, "run", graphs("ring"), "q", "--run-id", "two")
+
+    budget, structure = (done(capsys, "runs", "show", run)[1].splitlines()[-1] for run in ("one", "two"))
+
+    assert budget == "to go on with it: graphflow resume one --budget tool_calls=N"
+    assert structure.startswith("max_hops is no budget, so no resume lifts it: change the graph")
+    assert structure.endswith("graphflow fork two --at SEQ")
+
+
 def test_events_are_shown_with_their_numbers(graphs: Target, capsys: Printed) -> None:
     """They are what `fork --at` takes."""
     done(capsys, "run", graphs("works"), "q", "--run-id", "one")

@@ -31,6 +31,7 @@ from graphflow.events import SessionStarted
 from graphflow.model.budget import ADDITIVE
 from graphflow.model.ids import path_text
 from graphflow.persistence.lines import event_json
+from graphflow.runtime.halting import RAISABLE
 from graphflow.visualize import run_tree
 from graphflow.visualize.text import count, plain, shown, visible
 
@@ -105,7 +106,14 @@ def _questions(store: Store, stored: Stored) -> Iterator[str]:
     for question in asked:
         yield f"{visible(question.question)}: {safe(question.text)}"
     yield ""
-    yield f"to go on with it: {store.command('resume', stored.run)}"
+    code = ended.reason.code if ended is not None and ended.reason is not None else None
+    if ended is None or ended.status == "waiting" or code is None:
+        yield f"to go on with it: {store.command('resume', stored.run)}"
+    elif code in RAISABLE:
+        yield f"to go on with it: {store.command('resume', stored.run)} --budget {code}=N"
+    else:
+        fork = store.command("fork", stored.run)
+        yield f"{code} is no budget, so no resume lifts it: change the graph, and go on before that: {fork} --at SEQ"
 
 
 def _data(store: Store, stored: Stored, summary: Summary, *, events: bool, boundaries: bool) -> dict[str, Any]:

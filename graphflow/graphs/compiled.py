@@ -48,6 +48,7 @@ class Edge:
         name: its identity.
         source, target: the nodes it joins.
         max_hops: how often it may be taken in one activation, or None.
+        bound: what that is called where it is hit, or "".
         test: its condition, or None.
         label: how the condition is drawn.
         catch: for an error edge, the qualified names of the exceptions that it handles.
@@ -66,6 +67,7 @@ class Edge:
     catch: tuple[str, ...] = ()
     contract: DelegateStatement | None = None
     history: History | None = None
+    bound: str = ""
     boundary: str = field(default="", repr=False)  # it holds what instructions say
     straight: Station | None = field(default=None, repr=False)
 
@@ -296,7 +298,7 @@ def _edge(source: Key, kind: _FlowKind, target: Node[Any] | Terminal, position: 
 
 def _branch(source: Key, kind: _FlowKind, branch: Branch[Any], position: int) -> Edge:
     edge = _edge(source, kind, branch.target, position)
-    edge.max_hops, edge.test, edge.label = branch.max_hops, branch.test, branch.label
+    edge.max_hops, edge.test, edge.label, edge.bound = branch.max_hops, branch.test, branch.label, branch.bound
     return edge
 
 

@@ -54,6 +54,7 @@ class Branch(Generic[C_contra]):
         max_hops: how often it may be taken in one activation of the graph.
         label: how the condition is drawn.
         chain: the chain that starts at the target, if one was given.
+        bound: what `max_hops` is called where it is hit, if not that: the argument that it comes from.
     """
 
     target: Node[Any] | Terminal
@@ -61,6 +62,7 @@ class Branch(Generic[C_contra]):
     max_hops: int | None = None
     label: str = ""
     chain: Chain[Any] | None = None
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,11 @@ def fork(*branches: Node[Any] | Branch[Any] | Chain[Any], failure: FailurePolicy
 
 
 def when(
-    test: Callable[[State[D]], bool], to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | None = None
+    test: Callable[[State[D]], bool],
+    to: Node[Any] | Chain[Any] | Terminal,
+    *,
+    max_hops: int | None = None,
+    bound: str = "",
 ) -> Branch[D]:
     """Take an edge only where a predicate holds.
 
@@ -314,6 +320,7 @@ def when(
         test: pure and sync; it sees the state that the target would see. Its name, or its `label`, is drawn.
         to: where the edge leads.
         max_hops: how often it may be taken in one activation of the graph.
+        bound: what that is called where it is hit: the argument of your own function that it comes from.
 
     Raises:
         UsageError: if the target or the bound makes no sense.
@@ -325,7 +332,7 @@ def when(
     branch = as_branch(to)
     said: object = getattr(test, "label", None)
     label = said if isinstance(said, str) else getattr(test, "__name__", type(test).__name__)
-    return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain)
+    return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain, bound)
 
 
 def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | None = None) -> Branch[Any]:

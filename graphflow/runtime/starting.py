@@ -65,7 +65,10 @@ def start(
     if journal is not None:
         check_journal(journal)
     if not isinstance(context, graph.context):
-        msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
+        wanted = graph.context.__name__
+        first = next(iter(graph.context.model_fields), None)
+        hint = f" Write {wanted}({first}=...)." if isinstance(cast("object", context), str) and first else ""
+        msg = f"the graph {graph.name!r} runs on a {wanted}, not on a {type(context).__name__}.{hint}"
         raise UsageError(msg)
     require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)

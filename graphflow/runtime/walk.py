@@ -130,7 +130,8 @@ class Walk(Core):
         counters = token.counters
         hop = counters.hops.get(edge, 0)
         if edge.max_hops is not None and hop >= edge.max_hops:
-            return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}")
+            called = f", which {edge.bound}= bounds" if edge.bound else ""
+            return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}{called}")
         graph = token.frame.tables.graph
         if graph.max_hops is not None and counters.total >= graph.max_hops:
             wish = f"a further hop in {graph.name!r}, over {edge.name}"
