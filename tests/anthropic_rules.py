@@ -121,9 +121,19 @@ def _check_blocks(blocks: Sequence[Table], where: str, role: str, asked: Sequenc
                 raise Refused(f"{at}: unexpected `tool_use_id` found in `tool_result` blocks: {ident}")
             if not results_may_come:
                 raise Refused(f"{at}: `tool_result` blocks must come before other content")
+            for part in _parts(block, at):
+                if part.get("type") == "text":
+                    _check_text(part, f"{at}.content")
             answered.add(ident)
         results_may_come = results_may_come and kind == "tool_result"
     return answered
+
+
+def _parts(result: Table, at: str) -> list[Table]:
+    content = result.get("content", "")
+    if isinstance(content, str):
+        return []
+    return [table(part, f"{at}.content") for part in rows(content, f"{at}.content", least=0)]
 
 
 def _check_text(block: Table, at: str) -> None:

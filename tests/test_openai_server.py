@@ -568,6 +568,10 @@ CLAUDE_VIOLATIONS: Final[dict[str, tuple[Change, str]]] = {
     "empty content": (message({"role": "user", "content": ""}), "non-empty content"),
     "blank text": (message(resulting({"type": "text", "text": " "})), "non-whitespace"),
     "text that is none": (message(resulting({"type": "text", "text": 1})), "valid string"),
+    "a blank result": (
+        message(USER, using(USE), resulting(RESULT | {"content": [{"type": "text", "text": " "}]})),
+        "non-whitespace",
+    ),
     "a block that the role has not": (message(USER, using(RESULT)), "is no block"),
     "a call without its result": (message(USER, using(USE)), "without `tool_result` blocks"),
     "a user before the result": (message(USER, using(USE), USER, resulting(RESULT)), "without `tool_result`"),

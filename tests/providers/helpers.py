@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -15,8 +15,23 @@ import pydantic_ai.models.anthropic
 import pydantic_ai.models.openai
 import pytest
 
-from graphflow import Context, Graph, MemoryJournal, ModelClient, ProviderModel, Result, Run, replay, start
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Context,
+    Graph,
+    MemoryJournal,
+    ModelClient,
+    ProviderModel,
+    Result,
+    Run,
+    replay,
+    start,
+    tool,
+)
 from graphflow.events import EffectFinished, EffectStarted, Event
+from graphflow.model.thread import History
 from graphflow.nodes.agent import Decision
 from graphflow.testing import canonical_trace
 from tests.model_replies import Calls, Reply, Say
@@ -124,11 +139,18 @@ class Heard:
 
 
 async def hear(
-    graph: Graph[Any], context: Context | None = None, events: list[Event] | None = None, **options: Any
+    graph: Graph[Any],
+    context: Context | None = None,
+    events: list[Event] | None = None,
+    more: Sequence[Callable[[Event], None]] = (),
+    **options: Any,
 ) -> Heard:
-    """Run a graph, answering every question with yes; return the result and what was heard, also in `events`."""
+    """Run a graph, answering every question with yes; return the result and what was heard, also in `events`.
+
+    Listeners that are given as `more` hear it first.
+    """
     heard: list[Event] = [] if events is None else events
-    async with start(graph, context or graph.context(), listeners=[heard.append], **options) as running:
+    async with start(graph, context or graph.context(), listeners=[*more, heard.append], **options) as running:
         result = await answered(running)
     return Heard(result, tuple(heard))
 
@@ -226,7 +248,7 @@ async def converse(
     parts.assert_complete()
     assert heard.result.spent.total.model_calls == len(server.requests)
     assert all(asked.streams == way.stream for asked in server.requests)
-    recorded = [event.seq for event in heard.events if event.kind not in DELTAS]
+    recorded = [event.seq for event in heard.events if event.kind not in {*DELTAS, "listener_failed"}]
     assert recorded == list(range(len(recorded)))
     assert effects_of(heard, EffectStarted) == effects_of(heard, EffectFinished)
     assert (again.status, again.output, again.spent, again.thread) == (
@@ -238,6 +260,35 @@ async def converse(
 def effects_of(heard: Heard, kind: type) -> Counter[Any]:
     """The calls of models and tools that began, or that ended."""
     return Counter((body.path, body.turn, body.key) for body in heard.of(kind))
+
+
+# --- small teams -----------------------------------------------------------------------------------------------------
+
+
+@tool
+def search(words: str, most: int = 3) -> str:
+    """Search."""
+    return f"found {words} {most}"
+
+
+def asks(
+    target: Callable[[ModelClient, Decision], Any] | None = None, *, history: History = "note", **options: Any
+) -> Make:
+    """A boss that can ask one worker, or what `target` makes."""
+
+    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+        boss = Agent("boss", model=model, decision=decision, instructions="You are boss.")
+        worker = Agent("worker", model=model, decision=decision, instructions="You are worker.", **options)
+        found: Any = worker if target is None else target(model, decision)
+        below = boss.delegates(found, max_hops=1, history=history)
+        return Graph("g", START >> boss >> END, below, context=Case, max_depth=2)
+
+    return make
+
+
+def ran(heard: Heard) -> list[str]:
+    """The tools that were run, in order."""
+    return [body.name for body in heard.of(EffectStarted) if body.key != "model"]
 
 
 # --- what the server saw ---------------------------------------------------------------------------------------------
@@ -258,13 +309,21 @@ def offered(asked: Asked) -> list[str]:
 
 def read_in(asked: Asked) -> list[str]:
     """Every text of the messages of a request but of the system's, in order, results of calls among them."""
-    texts: list[str] = []
+    found: list[str] = []
     for message in asked.body["messages"]:
-        if message["role"] != "system":
-            content: Any = message.get("content") or ""
-            blocks: Any = [{"text": content}] if isinstance(content, str) else content
-            texts += [str(block.get("text", block.get("content", ""))) for block in blocks]
-    return texts
+        texts = _texts(message.get("content"))
+        if message["role"] == "tool":  # OpenAI's protocol has no mark for a failure: it is the one property of a table
+            found += [json.loads(text)["error"] if text.startswith('{"error":') else text for text in texts]
+        elif message["role"] != "system":
+            found += texts
+    return found
+
+
+def _texts(content: Any) -> list[str]:
+    if isinstance(content, list):
+        blocks = cast("list[dict[str, Any]]", content)
+        return [text for block in blocks for text in _texts(block.get("text", block.get("content")))]
+    return [content] if isinstance(content, str) else []
 
 
 def places_in(asked: Asked, *texts: str) -> list[int]:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic_core import from_json
+
 from graphflow.errors import ModelError, ModelRefused
 from graphflow.model.thread import ThreadMessage, ToolCall
 from graphflow.nodes.client import CallPiece, ModelReply, ModelRequest
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
 NO_TOOL = "unknown"
 """The name of what a result answers, where the view does not hold the call."""
 
+EMPTY = "(empty)"
+"""What a model reads where a text is blank."""
+
 
 def history_of(request: ModelRequest) -> list[said.ModelMessage]:
     """Return the messages of a request; neighbours that come from the same side are one message."""
@@ -28,7 +33,8 @@ def history_of(request: ModelRequest) -> list[said.ModelMessage]:
     made: list[said.ModelMessage] = []
     for message in request.messages:
         if message.role == "assistant":
-            spoken: list[said.ModelResponsePart] = [said.TextPart(unicode(message.text))] if message.text else []
+            text = unicode(message.text)  # what is blank, and stands beside calls, would be refused
+            spoken: list[said.ModelResponsePart] = [said.TextPart(text)] if text.strip() else []
             spoken += [
                 said.ToolCallPart(_tool_name(call.name), _as_object(unicode(call.arguments)), unicode(call.id))
                 for call in message.calls
@@ -49,7 +55,7 @@ def history_of(request: ModelRequest) -> list[said.ModelMessage]:
         made.insert(0, said.ModelRequest(parts=[said.UserPromptPart("(The beginning is not shown.)")]))
     for asked in made:
         if isinstance(asked, said.ModelRequest):
-            asked.instructions = unicode(request.system) or None
+            asked.instructions = unicode(request.system) if request.system.strip() else None
     return made
 
 
@@ -58,10 +64,19 @@ def _heard(message: ThreadMessage, names: dict[str, str]) -> said.ModelRequestPa
 
     if message.role == "tool":
         return said.ToolReturnPart(
-            names.get(message.answers, NO_TOOL), unicode(message.text), unicode(message.answers),
+            names.get(message.answers, NO_TOOL), _not_blank(message.text), unicode(message.answers),
             outcome="failed" if message.failed else "success",
         )  # fmt: skip
-    return said.UserPromptPart(unicode(message.text) or " ")  # providers refuse an empty text
+    return said.UserPromptPart(_not_blank(message.text))
+
+
+def _not_blank(text: str) -> str:
+    """Return a text that can be sent: some providers refuse one that is blank.
+
+    >>> _not_blank("In transit."), _not_blank(" ")
+    ('In transit.', '(empty)')
+    """
+    return unicode(text) if text.strip() else EMPTY
 
 
 def unicode(text: str) -> str:
@@ -79,9 +94,14 @@ def _tool_name(name: str) -> str:
 
 
 def _as_object(arguments: str) -> str:
-    """Return arguments as a JSON object: what a model wrote may be no JSON at all, and some providers read it again."""
+    """Return arguments as a JSON object: what a model wrote may be no JSON at all, and some providers read it again.
+
+    >>> _as_object('{"order": "A-7"}'), _as_object("[1e999]")
+    ('{"order": "A-7"}', '{"not_an_object": "[1e999]"}')
+    """
     try:
-        found = json.loads(arguments)
+        found = from_json(arguments)  # as pydantic-ai reads it again, which is stricter than the standard library
+        json.dumps(found, allow_nan=False)  # what is not finite cannot be sent
     except (ValueError, RecursionError):
         found = arguments
     return arguments if isinstance(found, dict) else json.dumps({"not_an_object": found})
