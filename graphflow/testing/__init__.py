@@ -12,3 +12,18 @@ from graphflow.testing.strategies import strategy_violations as strategy_violati
 from graphflow.testing.trace import canonical_trace as canonical_trace
 from graphflow.testing.trace import fold_again as fold_again
 from graphflow.testing.trace import records_of as records_of
+
+__all__ = (
+    "ManualClock",
+    "MemoryJournal",
+    "RuleModel",
+    "ScriptedModel",
+    "call",
+    "canonical_trace",
+    "fold_again",
+    "journal_checks",
+    "read_journal",
+    "records_of",
+    "replayed",
+    "strategy_violations",
+)

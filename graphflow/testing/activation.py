@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -145,7 +146,17 @@ class Activation:
 
     def of(self, *names: str) -> list[Visit]:
         """Return the visits of some nodes, in order."""
-        return [visit for visit in self.visits if visit.name in names]
+        if len(names) != 1:
+            return [visit for visit in self.visits if visit.name in names]
+        return [self.visits[index] for index in self._places.get(names[0], ())]
+
+    @functools.cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where the visits of each node stand; looked up once all are there."""
+        found: dict[str, list[int]] = {}
+        for index, visit in enumerate(self.visits):
+            found.setdefault(visit.name, []).append(index)
+        return found
 
     def last(self) -> Visit | None:
         """Return the visit that led to END, or None."""

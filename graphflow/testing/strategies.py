@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any, Final, Literal, get_args
@@ -66,6 +67,9 @@ def strategy_violations(
         msg = f"strategy_violations(at={at!r}): {error}"
         raise UsageError(msg) from error
     seen = activation(graph, events, path)
+    strangers = [visit for visit in seen.visits if visit.name not in graph.nodes]
+    if strangers:
+        return tuple(f"{visit} began, and {graph.name!r} has no such node" for visit in strangers)
     try:
         return tuple(dict.fromkeys(found for rule in RULES[strategy] for found in rule(seen)))
     except Shape as error:
@@ -79,7 +83,9 @@ def takes_declared_edges(seen: Activation) -> Iterator[str]:
     """Control moves over declared edges alone, from a node that has ended, and nobody is entered without one."""
     known = {edge.name for edge in seen.graph.compiled.edges()}
     entered: Counter[Any] = Counter()
+    passed: defaultdict[Any, list[int]] = defaultdict(list)
     for move in seen.moves:
+        passed[move.edge].append(move.seq)
         source = move.edge.source
         ended = [one for one in seen.of(source or "") if one.over is not None and one.over < move.seq]
         if move.edge not in known:
@@ -95,7 +101,7 @@ def takes_declared_edges(seen: Activation) -> Iterator[str]:
         person = visit.edge.kind == "handoff" and isinstance(seen.graph.nodes.get(visit.edge.source or ""), Human)
         if person or (visit.edge.kind == "fork" and visit.edge not in known):
             continue  # a person gives control back; where every branch has failed, the fork itself leads to the join
-        taken = sum(move.edge == visit.edge and move.seq < visit.began for move in seen.moves)
+        taken = bisect_left(passed[visit.edge], visit.began)
         if visit.edge.target != visit.name or taken < entered[visit.edge]:
             yield f"{visit} was entered over {visit.edge}, which had not been taken for it"
 

@@ -363,3 +363,14 @@ def test_bad_arguments_are_told_with_what_is_known() -> None:
         strategy_violations(wrong, graph, events)
     with pytest.raises(UsageError, match="at='a:b'"):
         strategy_violations("round_robin", graph, events, at="a:b")
+
+
+def test_the_run_of_another_graph_is_told() -> None:
+    """Nodes that a graph does not have are named, whatever the strategy."""
+    _, _, events = scene("plan")
+    _, graph, _ = scene("round_robin")
+
+    told = strategy_violations("round_robin", graph, events)
+
+    assert told
+    assert all("has no such node" in one for one in told)
