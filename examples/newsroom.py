@@ -2,6 +2,7 @@
 
     graphflow run examples/newsroom.py                  # or: python examples/newsroom.py "QUESTION"
     graphflow draw examples/newsroom.py -o newsroom.svg
+    graphflow rehearse examples/newsroom.py --stand-ins STAND_INS
 
 The `chief` asks the city desk; its editor asks for an investigation, which plans its steps; one step asks three
 sources side by side. The headline is made by two who take turns. Around all of it stands a citation pass: somebody puts
@@ -51,17 +52,29 @@ def reports_in(request: ModelRequest) -> list[strategies.TeamReport]:
 # --- level 4: sources, three at once ---------------------------------------------------------------------------------
 
 
-def source(name: str, what: str, finding: str, *evidence: str) -> Agent:
+FOUND: Final = {
+    "archive": Report(finding="The engine was last checked four years ago.", evidence=("issue-1911",)),
+    "harbour": Report(finding="The engine broke on 4 January; a part came after nine weeks.", evidence=("log-7",)),
+    "council": Report(finding="The council put the check off twice.", evidence=("minutes-3", "minutes-5")),
+}
+"""What stands in each place."""
+
+
+def looks_up(request: ModelRequest) -> Report:
+    """Say what stands in one's own place."""
+    return FOUND[request.agent]
+
+
+def source(name: str, what: str) -> Agent:
     """Return somebody who looks in one place."""
-    says = RuleModel(otherwise=Report(finding=finding, evidence=evidence))
-    return Agent(name, model=says, instructions=what, output=Report, max_turns=1)
+    return Agent(name, model=RuleModel(otherwise=looks_up), instructions=what, output=Report, max_turns=1)
 
 
 sources = strategies.parallel(
     "sources",
-    source("archive", "Old issues.", "The engine was last checked four years ago.", "issue-1911"),
-    source("harbour", "The harbour's log.", "The engine broke on 4 January; a part came after nine weeks.", "log-7"),
-    source("council", "Minutes of the council.", "The council put the check off twice.", "minutes-3", "minutes-5"),
+    source("archive", "Old issues."),
+    source("harbour", "The harbour's log."),
+    source("council", "Minutes of the council."),
 )
 
 
@@ -133,7 +146,7 @@ headline = strategies.round_robin(
         max_turns=1,
     ),
     Agent(
-        "critic",
+        "reader",
         model=RuleModel(("scandal", "It tells nobody what happened."), otherwise="Good."),
         instructions="Say what a headline lacks.",
         max_turns=1,
@@ -182,6 +195,16 @@ graph = teams.citation_pass(
     max_depth=3,
     budget=Budget(node_runs=40, model_calls=20, tokens=40_000, usd="0.50", seconds=300),
 )
+
+STAND_INS: Final = {
+    **dict.fromkeys(FOUND, looks_up),
+    "planner": planner_says,
+    "reporter": reporter_says,
+    "city_editor": city_editor_says,
+    "chief": chief_says,
+    "citer": citer_says,
+}
+"""Who has to know the work in a rehearsal: the ids in the article are those of the reports, or it goes back."""
 
 
 if __name__ == "__main__":

@@ -101,7 +101,10 @@ ToolFailureRate = Annotated[
     Many, typer.Option("--tool-failure-rate", metavar="[TOOL=]P", help="How likely a tool fails. Repeatable.")
 ]
 ApprovalRate = Annotated[
-    str | None, typer.Option("--approval-rate", metavar="P", help="How likely a call is approved.  [default: 0.9]")
+    str | None,
+    typer.Option(
+        "--approval-rate", metavar="P", help="How likely a call is approved, and a Verdict accepts.  [default: 0.9]"
+    ),
 ]
 StandInsWord = Annotated[
     str | None,
@@ -229,10 +232,9 @@ def rehearse_command(screen: Screen, words: Words) -> int:
 
 def _say_what_runs(screen: Screen, graph: Graph[Any], stand_ins: Mapping[str, object]) -> None:
     """Say before it happens which code of the user's runs."""
-    from graphflow.nodes.function import FunctionNode
-    from graphflow.rehearsal.running import nodes_of
+    from graphflow.rehearsal.running import bodies_of, nodes_of
 
-    ran = sorted({node.name for node in nodes_of(graph) if isinstance(node, FunctionNode)} - stand_ins.keys())
+    ran = bodies_of(tuple(nodes_of(graph)), stand_ins)
     if ran:
         screen.say(f"the bodies of {', '.join(ran)} run; what they do outside of step.effect really happens.")
 

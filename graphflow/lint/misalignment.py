@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from graphflow.graphs.compiled import ChooseOut, Edge
+from graphflow.lint.advice import is_added, member_before
 from graphflow.lint.specification import by_frame
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace, station_of
@@ -83,7 +84,8 @@ def thin_brief(trace: Trace, _: Limits) -> Iterator[Sign]:
                     asked.seq,
                     f"{visit.name!r} asked {asked.to!r} for {cut(asked.objective)}, which does not say what it is "
                     f"about; {asked.to!r} sees nothing else.",
-                    f"Say in the instructions of {visit.name!r} that a brief names the things it is about; brief= of "
+                    f"Say in the instructions of {member_before(trace, visit)!r} "
+                    "that a brief names the things it is about; brief= of "
                     "the edge can ask for more fields.",
                 )
 
@@ -149,7 +151,8 @@ def question_ignored(trace: Trace, _: Limits) -> Iterator[Sign]:
                     visit.answered,
                     f"{asked.to!r} needed an answer to {cut(report.why or report.finding)}, and {visit.name!r} "
                     "answered without one.",
-                    f"Say in the instructions of {visit.name!r} to ask again with what was missing, or to pass the "
+                    f"Say in the instructions of {member_before(trace, visit)!r} "
+                    "to ask again with what was missing, or to pass the "
                     "question on; AskUser() asks a person.",
                 )
 
@@ -187,8 +190,8 @@ def action_not_taken(trace: Trace, _: Limits) -> Iterator[Sign]:
     for visit in trace.visits.values():
         out = None if visit.station is None else visit.station.out
         report = report_of(trace, visit)
-        if not isinstance(out, ChooseOut) or report is None or not report.action:
-            continue
+        if not isinstance(out, ChooseOut) or report is None or not report.action or is_added(visit.node):
+            continue  # where a team goes is not up to what its members want done
         edges = (*out.cases, *((out.default,) if out.default is not None else ()))
         wanted = _wanted(report.action, edges)
         taken = next(((seq, edge) for seq, edge in visit.left if edge.kind == "choose"), None)

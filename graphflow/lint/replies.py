@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel
 
+from graphflow.model.outcome import Done, Handoff, Pause, Update
 from graphflow.nodes.client import ModelReply
 from graphflow.nodes.replies import answer_name, read_reply, unfenced
 
@@ -41,6 +42,30 @@ def read(reply: ModelReply, *, native: bool, offered: Collection[str] = ()) -> S
     if decided.calls:
         return Said(decided.text, tuple((call.name, _table(_loaded(call.arguments))) for call in decided.calls))
     return Said(decided.text, value=_loaded(unfenced(decided.answer_json or decided.text)))
+
+
+def as_outcome(outcome: object, fields: Collection[str]) -> object:
+    """Return an outcome, also of one that was read back as a table since it holds a value of the user's.
+
+    Args:
+        outcome: what a body returned.
+        fields: those of the context; a table with such names alone is an update.
+
+    >>> as_outcome({"output": "Paid twice.", "update": None}, ())
+    Done(output='Paid twice.', update=None)
+    """
+    if not isinstance(outcome, Mapping):
+        return outcome
+    table = cast("Given", outcome)
+    names, changed = set(table), table.get("update")
+    update = Update(**cast("Given", changed)) if isinstance(changed, Mapping) else None
+    if names == {"output", "update"}:
+        return Done(table["output"], update=update)
+    if names == {"to", "note", "update"} and isinstance(table["to"], str) and table["to"]:
+        return Handoff(table["to"], table["note"], update=update)
+    if names == {"question", "schema", "update"} and isinstance(table["question"], str) and table["question"]:
+        return Pause(table["question"], update=update)
+    return Update(**table) if names and names.issubset(fields) else table
 
 
 def asking_of(outcome: object) -> list[Asking]:

@@ -9,11 +9,12 @@ from functools import partial
 from itertools import takewhile
 from typing import Final
 
+from graphflow.lint.advice import at_a_bound, detecting, member_before
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace
 from graphflow.lint.visits import Called, Frame, Turn, Visit
 from graphflow.lint.words import content, cut
-from graphflow.model.ids import path_text
+from graphflow.model.ids import parse_path, path_text
 from graphflow.model.thread import normal
 
 UNFIT: Final = frozenset({"contract", "empty_answer", "invalid_value"})
@@ -83,7 +84,8 @@ def same_step_again(trace: Trace, limits: Limits) -> Iterator[Sign]:
                     last.seq,
                     f"{visit.name!r} called {last.name} with the same arguments {len(calls)} times, and it "
                     f"{'failed' if last.failed else 'brought the same'} each time.",
-                    "Say in its instructions when enough is known; Graph(detect=repetition()) tells it so as it runs.",
+                    "Say in its instructions when enough is known"
+                    f"{_as_it_runs(trace, visit, 'repetition', 'tells it so')}",
                 )
     for seq, body in trace.detected:
         where = path_text(body.path)
@@ -115,7 +117,8 @@ def asked_again(trace: Trace, limits: Limits) -> Iterator[Sign]:
                         asked.turn,
                         asked.seq,
                         f"{visit.name!r} asked {asked.to!r} for {cut(asked.objective)} again, after it was done.",
-                        f"Say in the instructions of {visit.name!r} to answer from the reports it has, or lower "
+                        f"Say in the instructions of {member_before(trace, visit)!r} "
+                        "to answer from the reports it has, or lower "
                         "max_hops of the edge.",
                     )
 
@@ -136,10 +139,18 @@ def to_and_fro(trace: Trace, limits: Limits) -> Iterator[Sign]:
                     f"{run[0].name!r} and {run[1].name!r} handed over to each other {len(run) - 1} times, and nothing "
                     "new came of it.",
                     "Say in both instructions whose case it is; lower max_handoffs=, and add escalate= for what "
-                    "neither can settle. Graph(detect=ping_pong()) stops it as it runs.",
+                    f"neither can settle{_as_it_runs(trace, visit, 'ping_pong', 'stops it')}",
                 )
             if any(True for _ in visit.brought()):
                 run = []
+
+
+def _as_it_runs(trace: Trace, visit: Visit, kind: str, what: str) -> str:
+    """Name the detector that would act in the run, unless it watches there already; end the sentence."""
+    found = detecting(trace, visit, kind)
+    if found is None:
+        return f"; Graph(detect={kind}()) {what} as it runs."
+    return f'; {kind}(then="stop") ends it as it runs.' if found.then == "warn" else "."
 
 
 def bare_handoff(trace: Trace, _: Limits) -> Iterator[Sign]:
@@ -173,28 +184,27 @@ def bound_for_an_end(trace: Trace, _: Limits) -> Iterator[Sign]:
         if ends and (where, body.bound) not in told:
             told.add((where, body.bound))
             name = body.path[-1].name if body.path else trace.graph.name
-            yield Sign(
-                where,
-                None,
-                seq,
-                f"{name!r} did not come to an end by itself: {body.bound} ({_number(body.limit)}) ended it.",
+            hint = (
                 f"Say in the instructions of {name!r} when it is done and must answer; if the work needs more, raise "
-                f"{body.bound}.",
+                f"{body.bound}."
             )
+            had, hint = at_a_bound(trace, body.path, hint)
+            what = f"{body.bound} ({_number(body.limit)}) ended it{had}."
+            yield Sign(where, None, seq, f"{name!r} did not come to an end by itself: {what}", hint)
     if trace.ended is None:
         return
     seq, ended = trace.ended
     code = "" if ended.reason is None else ended.reason.code
     if ended.status == "exhausted" and code not in {bound for _, bound in told} | WATCHED:
         limit = None if ended.reason is None else ended.reason.limit
-        yield Sign(
-            path_text(ended.path),
-            None,
-            seq,
-            f"the run did not come to an end by itself: {code} ({_number(limit)}) ended it.",
+        at = ended.path if ended.reason is None or not ended.reason.path else parse_path(ended.reason.path)
+        hint = (
             "Say in the instructions when the work is done, give the loop an exit, or raise the bound: `graphflow "
-            "bounds` shows what the graph can need.",
+            "bounds` shows what the graph can need."
         )
+        had, hint = at_a_bound(trace, at, hint)
+        what = f"{code} ({_number(limit)}) ended it{had}."
+        yield Sign(path_text(ended.path), None, seq, f"the run did not come to an end by itself: {what}", hint)
 
 
 def _escalating(trace: Trace) -> frozenset[int]:

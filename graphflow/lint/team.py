@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations
-from typing import Final
+from typing import Final, NamedTuple
 
 from graphflow.graphs.citations import Citations, check_citations
 from graphflow.graphs.compiled import NextOut, Station
+from graphflow.lint.advice import is_added, member_before
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace
 from graphflow.lint.visits import Asked, Visit
-from graphflow.lint.words import content, cut, mentions, named_words
+from graphflow.lint.words import SMALL, content, cut, mentions, named_words, tokens
 from graphflow.model.thread import normal
 from graphflow.nodes.agent import Agent
 
@@ -23,10 +24,10 @@ MOST_ALIKE: Final = 200
 def overlapping_briefs(trace: Trace, limits: Limits) -> Iterator[Sign]:
     """Find calls of one turn that ask the same of the same, or of two agents that are alike but for their names."""
     for visit in trace.visits.values():
-        groups: dict[tuple[int, str], list[tuple[Asked, frozenset[str]]]] = defaultdict(list)
+        groups: dict[tuple[int, str], list[tuple[Asked, Words]]] = defaultdict(list)
         for asked in sorted(visit.asked, key=lambda found: (found.turn, found.position)):
             rest = {name: value for name, value in asked.brief.items() if name != "objective"}
-            groups[asked.turn, repr(rest)].append((asked, content(asked.objective)))
+            groups[asked.turn, repr(rest)].append((asked, _words(asked.objective)))
         for group in groups.values():
             for (one, mine), (other, yours) in combinations(group[:MOST_ALIKE], 2):
                 if _overlap(mine, yours) >= limits.overlap and _alike(visit, one.to, other.to):
@@ -36,16 +37,32 @@ def overlapping_briefs(trace: Trace, limits: Limits) -> Iterator[Sign]:
                         other.seq,
                         f"{visit.name!r} asked {one.to!r} for {cut(one.objective)} and at once {other.to!r} for "
                         f"{cut(other.objective)}.",
-                        f"Say in the instructions of {visit.name!r} that each brief has a part of its own, and what it "
+                        f"Say in the instructions of {member_before(trace, visit)!r} "
+                        "that each brief has a part of its own, and what it "
                         "leaves to the others.",
                     )
 
 
-def _overlap(mine: frozenset[str], yours: frozenset[str]) -> float:
+class Words(NamedTuple):
+    """The words of a brief: those that say something, and single letters, which may be names, "a" too."""
+
+    said: frozenset[str]
+    letters: frozenset[str]
+
+
+def _words(objective: str) -> Words:
+    letters = frozenset(word for word in tokens(objective) if len(word) == 1)
+    return Words(content(objective) | letters - SMALL, letters)
+
+
+def _overlap(mine: Words, yours: Words) -> float:
     """Return the share of the words that two briefs have in common; 0 if each has one of its own: that is a task."""
-    if not mine or not yours or not (mine <= yours or yours <= mine):
+    if mine.letters - yours.letters and yours.letters - mine.letters:
         return 0.0
-    return len(mine & yours) / len(mine | yours)
+    one, other = mine.said, yours.said
+    if not one or not other or not (one <= other or other <= one):
+        return 0.0
+    return len(one & other) / len(one | other)
 
 
 def _alike(visit: Visit, one: str, other: str) -> bool:
@@ -67,8 +84,8 @@ def _agent(station: Station | None, name: str) -> Agent | None:
 def unused_report(trace: Trace, limits: Limits) -> Iterator[Sign]:
     """Find reports that were done, and of which nothing stands in their caller's answer (2.5)."""
     for visit in trace.visits.values():
-        if not visit.answer or visit.answered < 0 or _kept_elsewhere(visit):
-            continue
+        if not visit.answer or visit.answered < 0 or _kept_elsewhere(visit) or is_added(visit.node):
+            continue  # what a team adds puts every report together
         answer, words = normal(visit.told), content(visit.told)
         for asked in visit.asked:
             report = asked.report

@@ -29,11 +29,11 @@ from graphflow.events import (
 from graphflow.graphs.compiled import Station
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph
-from graphflow.lint.replies import Asking, asking_of, read
-from graphflow.lint.visits import Asked, Called, Fields, Turn, Visit, reported, value_of
+from graphflow.lint.replies import Asking, as_outcome, asking_of, read
+from graphflow.lint.visits import Asked, Called, Fields, Turn, Visit, reported
 from graphflow.lint.words import VERIFIES, named_words
 from graphflow.model.ids import Path
-from graphflow.model.outcome import Delegate, Done, Handoff, Pause, Update
+from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.thread import evened, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
 from graphflow.nodes.base import Node
@@ -154,7 +154,9 @@ class Trace:
         return self._offers[station]
 
     def _returned(self, visit: Visit, seq: int, body: NodeReturned) -> None:
-        outcome: object = body.outcome
+        around = graph_at(self.graph, visit.path[:-1])
+        fields = () if around is None else around.context.model_fields
+        outcome = as_outcome(body.outcome, fields)
         asking = asking_of(outcome)
         if asking or isinstance(outcome, Delegate):
             self._wanted.setdefault(visit.path, {})[body.turn] = asking
@@ -163,8 +165,11 @@ class Trace:
         elif body.failure is None and outcome is not None and not isinstance(outcome, (Pause, Update)):
             value = cast("object", outcome.output if isinstance(outcome, Done) else outcome)
             if isinstance(outcome, Done) and outcome.update is not None:
-                visit.kept = shown(value_of(outcome.update, "fields") or outcome.update)
-            visit.answer, visit.answered, visit.report = shown(value), seq, reported(value)
+                visit.kept = shown(outcome.update.fields)
+            visit.report = reported(value)
+            if visit.report is not None and isinstance(value, Mapping):  # as it is shown to a model, live
+                value = {name: item for name, item in cast("Mapping[str, object]", value).items() if name != "said"}
+            visit.answer, visit.answered = "" if value is NOTHING else shown(value), seq
 
     def _opened(self, seq: int, body: FrameOpened) -> None:
         segment, caller = body.path[-1], self.visits.get(body.path[:-1])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from graphflow.graphs.compiled import Key, MapOut, Station
+from graphflow.graphs.compiled import ForkOut, Key, MapOut, Station
+from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import Look, as_graph, look_at, names_of, reach
+from graphflow.lint.advice import is_added, member_before
 from graphflow.lint.misalignment import report_of
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace, graph_at, works
@@ -14,13 +16,19 @@ from graphflow.lint.visits import Asked, Visit
 from graphflow.lint.words import LOSSES, VERIFIES, content, cut, mentions, named_words, says, tokens
 from graphflow.model.ids import Path, path_text
 from graphflow.nodes.agent import Agent
+from graphflow.nodes.join import ALL
 
 LEAST_SHARED: Final = 3
 """So many words of a finding must stand in a brief before it speaks of that finding."""
 
 
 def loss_not_told(trace: Trace, _: Limits) -> Iterator[Sign]:
-    """Find answers that hide that a part of the work was not done (3.1)."""
+    """Find answers that hide that a part of the work was not done: a callee's, or that of a branch or an item (3.1)."""
+    yield from _lost_by_callees(trace)
+    yield from _lost_by_branches(trace)
+
+
+def _lost_by_callees(trace: Trace) -> Iterator[Sign]:
     for visit in trace.visits.values():
         if not visit.answer or visit.answered < 0 or (visit.report is not None and visit.report.status != "done"):
             continue
@@ -32,18 +40,65 @@ def loss_not_told(trace: Trace, _: Limits) -> Iterator[Sign]:
                 one.to == asked.to and one.seq > asked.closed and one.report is not None
                 and one.report.status == "done" for one in visit.asked
             )  # fmt: skip
-            known = content(report.why) | named_words(asked.to)
-            told = says(visit.told, LOSSES) or mentions(content(visit.told), known)
-            if not made_up_for and not told:
+            if not made_up_for and not _tells(visit, asked.to, report.why):
                 yield Sign(
                     visit.where,
                     visit.last_turn,
                     visit.answered,
                     f"{asked.to!r} was {report.status} ({cut(report.why)}), and the answer of {visit.name!r} does not "
                     "say so.",
-                    f"Say in the instructions of {visit.name!r} to name each part that is missing; let it ask once "
+                    f"Say in the instructions of {member_before(trace, visit)!r} "
+                    "to name each part that is missing; let it ask once "
                     "more, or retry the callee.",
                 )
+
+
+def _lost_by_branches(trace: Trace) -> Iterator[Sign]:
+    """Find an agent that has the last word of a graph, behind branches or items of which some failed."""
+    for path, ended in _ends(trace).items():
+        graph = graph_at(trace.graph, path)
+        collected = frozenset[str]() if graph is None else _collected(graph)
+        if not collected:
+            continue
+        here = [one for one in trace.visits.values() if one.path[:-1] == path and one.path[-1].call is None]
+        last = next((one for one in reversed(here) if any(seq == ended for seq, _ in one.left)), None)
+        silent = last is None or last.agent is None or not last.answer
+        if last is None or silent or (last.report is not None and last.report.status != "done"):
+            continue
+        done = {(one.name, one.path[-1].lanes) for one in here if one.status == "completed"}
+        told: set[tuple[str, str]] = set()
+        for lost in here:
+            why = "" if lost.reason is None else lost.reason.text
+            caught = any(edge.kind == "error" for _, edge in lost.left)
+            counts = lost.status == "failed" and lost.name in collected and not caught and lost.ended < last.seq
+            if not counts or (lost.name, lost.path[-1].lanes) in done or (lost.name, why) in told:
+                continue
+            told.add((lost.name, why))
+            item = "".join(f" for item {lane + 1}" for lane in lost.path[-1].lanes[-1:])
+            if not _tells(last, lost.name, why):
+                yield Sign(
+                    last.where,
+                    last.last_turn,
+                    last.answered,
+                    f"{lost.name!r} failed{item} ({cut(why)}), and the answer of {last.name!r} does not say so.",
+                    f"Say in the instructions of {last.name!r} to name each part that is missing; retries= tries "
+                    f"{lost.name!r} again.",
+                )
+
+
+def _tells(visit: Visit, name: str, why: str) -> bool:
+    """Tell whether an answer says that something is missing, or speaks of who failed or of the reason."""
+    known = content(why) | named_words(name)
+    return bool(says(visit.told, LOSSES) or mentions(content(visit.told), known))
+
+
+def _collected(graph: Graph[Any]) -> frozenset[str]:
+    """Return the nodes of branches that must all be there, and whose failures arrive beside what the others bring."""
+    found: set[str] = set()
+    for _, out in graph.compiled.outs():
+        if isinstance(out, (ForkOut, MapOut)) and out.failure == "collect" and out.policy == ALL:
+            found |= out.region.nodes
+    return frozenset(found)
 
 
 # --- nodes that verify -----------------------------------------------------------------------------------------------
@@ -130,11 +185,17 @@ def _is_work(visit: Visit, work: frozenset[str], stations: dict[str, Station]) -
 
 def _way_round(look: Look, worker: str, verifiers: frozenset[str]) -> str:
     """Say which edge leads past the verifiers, or that a bound did."""
+    stations = look.compiled.stations
     edges = [edge for edge in look.after.get(worker, ()) if edge.target not in verifiers]
     direct = [edge for edge in edges if not isinstance(edge.target, str)]
     verifier = repr(min(verifiers))
     if direct:
         return f"Lead every way from {worker!r} over {verifier}: the edge {direct[0].name} goes round it."
+    if any(isinstance(edge.target, str) and is_added(stations[edge.target].node) for edge in edges):
+        return (
+            f"Let {verifier} have the last word: give the team another number of turns or another order, or let a node "
+            f"behind it verify."
+        )
     return f"Lead every way from {worker!r} to END over {verifier}, also when a loop has had all its rounds."
 
 
@@ -163,7 +224,8 @@ def unasked_verifier(trace: Trace, limits: Limits) -> Iterator[Sign]:
             visit.last_turn,
             visit.answered,
             f"{visit.name!r} answered, and {what}.",
-            f"Say in the instructions of {visit.name!r} to have the last version checked, or make the verifier a node "
+            f"Say in the instructions of {member_before(trace, visit)!r} "
+            "to have the last version checked, or make the verifier a node "
             "that every way to END passes.",
         )
 

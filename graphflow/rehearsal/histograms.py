@@ -11,13 +11,13 @@ from graphflow.rehearsal.results import Rehearsal, summary_of
 from graphflow.rehearsal.table import WORDS, all_active, written
 from graphflow.visualize.text import cells, clip, shown
 
-WIDTH, HEIGHT = 380, 190
+WIDTH, HEIGHT = 380, 206
 """The size of one panel."""
 
-LEFT, TOP, RIGHT, BOTTOM = 16, 44, 16, 34
+LEFT, TOP, RIGHT, BOTTOM = 16, 60, 16, 34
 """What stands around the bars of a panel."""
 
-GAP, HEAD, FOOT = 16, 46, 26
+GAP, HEAD, FOOT = 16, 66, 26
 BINS: Final = 28
 MOST_ENDS: Final = 6
 FAR: Final = 3.0
@@ -87,7 +87,7 @@ def plot(found: Rehearsal) -> str:
         STYLE,
         f'<rect class="ground" width="{width}" height="{height}"/>',
         _text(GAP, 29, f"rehearsal of {name}", "title"),
-        _text(width - GAP, 29, f"{runs}, seed {found.seed}, stand-ins for models, tools and people", "soft", "end"),
+        _text(GAP, 50, f"{runs}, seed {found.seed}, stand-ins for models, tools and people", "soft"),
     ]
     for index, panel in enumerate(panels):
         x = GAP + (index % 2) * (WIDTH + GAP)
@@ -115,10 +115,9 @@ def _histogram(found: Rehearsal, measure: str) -> list[str]:
         return LEFT + (number + (0.5 if whole else 0.0)) / high * inner
 
     lines = [*_frame(WORDS[measure])]
-    median, tail = written(measure, summary.p50), written(measure, summary.p90)
-    lines.append(
-        _text(WIDTH - RIGHT, 20, f"p50 {median} · p90 {tail} · max {written(measure, summary.most)}", "soft", "end")
-    )
+    lines.append(_text(LEFT, 40, f"p50 {written(measure, summary.p50)}", "soft"))
+    lines.append(_text(WIDTH / 2, 40, f"p90 {written(measure, summary.p90)}", "soft", "middle"))
+    lines.append(_text(WIDTH - RIGHT, 40, f"max {written(measure, summary.most)}", "soft", "end"))
     size = inner / count
     for index, bar in enumerate(bars):
         if bar:
@@ -149,7 +148,7 @@ def _ends(found: Rehearsal) -> list[str]:
     if len(ends) > MOST_ENDS:
         rest = ends[MOST_ENDS - 1 :]
         ends = [*ends[: MOST_ENDS - 1], ("failed", f"{len(rest)} other ends", sum(count for _, _, count in rest))]
-    step = (HEIGHT - 40) / MOST_ENDS
+    step = (HEIGHT - 44) / MOST_ENDS
     inner = WIDTH - LEFT - RIGHT
     for index, (status, words, count) in enumerate(ends):
         y = 34 + index * step

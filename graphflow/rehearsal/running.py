@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -16,6 +17,7 @@ from graphflow.events import RunStarted
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.pricing import Prices, places_of, prices_of
+from graphflow.lint.advice import is_added
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.frozen import FrozenDict
@@ -25,10 +27,12 @@ from graphflow.nodes.client import Price, checked_price
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.tools import Tool
+from graphflow.rehearsal.planned import is_plan, is_verdict, workers_behind
 from graphflow.rehearsal.results import Rehearsal, Sample
 from graphflow.rehearsal.settings import Names, Settings, StandIn, settings
 from graphflow.rehearsal.stage import Stage
 from graphflow.rehearsal.standins import StandIns
+from graphflow.rehearsal.steering import NEARLY_ALL, who_steers
 from graphflow.runtime.asking import manner_of
 from graphflow.runtime.handle import in_a_loop
 
@@ -169,7 +173,7 @@ class _Stages:
             raise trouble
         return Rehearsal(
             graph=self.graph.name, seed=self.seed, samples=tuple(samples), worst=self.graph.worst_case(),
-            budget=self.first.budget, assumed=tuple(self._assumed()), notes=tuple(self._notes()),
+            budget=self.first.budget, assumed=tuple(self._assumed()), notes=(*self._notes(), *self._steered(samples)),
         )  # fmt: skip
 
     def _assumed(self) -> Iterator[str]:
@@ -187,11 +191,13 @@ class _Stages:
             not isinstance(found, Tool) or found.approval for one in agents for found in one.tools
         ):
             yield f"people answer after {given.people_latency} s, and approve {given.approval_rate:.0%}"
+        if any(is_verdict(agent.output) for agent in agents):
+            yield f"who verifies accepts {given.approval_rate:.0%}"
 
     def _notes(self) -> Iterator[str]:
         yield "models, tools and people were stand-ins: nothing was sent, nothing was spent"
         own = self.settings.stand_ins
-        ran = sorted({node.name for node in self.nodes if isinstance(node, FunctionNode) and node.name not in own})
+        ran = bodies_of(self.nodes, own)
         if ran:
             yield (
                 f"the bodies of {', '.join(ran)} did run, and what they do outside of step.effect really happened; "
@@ -206,6 +212,19 @@ class _Stages:
             yield f"bodies waited for something outside {self.untamed} times: that time is not counted"
         if self.prices is NO_PRICE and any(isinstance(node, Agent) for node in self.nodes):
             yield "no price is known of the models, so nothing costs anything here: give one with price="
+
+    def _steered(self, samples: Sequence[Sample]) -> Iterator[str]:
+        """Say what is missing where what is drawn leads nearly every run to one bound."""
+        end, count = Counter(sample.end for sample in samples).most_common(1)[0]
+        steering = who_steers(self.graph, end, frozenset(self.settings.stand_ins))
+        share = count / len(samples)
+        if steering is not None and share >= NEARLY_ALL:
+            of_whom = ", ".join(steering) or "an agent whose words steer there"
+            many = "all runs" if count == len(samples) else f"{share:.1%} of the runs"
+            yield (
+                f"{many} end at one bound, {end.why}, for what is drawn does not lead on there: give a stand-in that "
+                f"knows the work, of {of_whom}, with stand_ins= or --stand-ins"
+            )
 
 
 NO_PRICE: Final[Prices] = FrozenDict({})
@@ -226,7 +245,8 @@ def _prepare(graph: Graph[Any], others: StandIns) -> None:
         agent = station.node
         if isinstance(agent, Agent):
             for report in owed.get(name, set()) | {None}:
-                others.prepare(name, manner_of(station, stations, agent.rights, report))
+                manner = manner_of(station, stations, agent.rights, report)
+                others.prepare(name, manner, workers_behind(station, stations) if is_plan(manner.kind) else ())
 
 
 def graphs_of(graph: Graph[Any]) -> Iterator[Graph[Any]]:
@@ -241,6 +261,12 @@ def nodes_of(graph: Graph[Any]) -> Iterator[Node[Any]]:
     """Return the nodes of a graph and of the graphs inside it."""
     for inner in graphs_of(graph):
         yield from (node for node in inner.nodes.values() if not isinstance(node, Graph))
+
+
+def bodies_of(nodes: Sequence[Node[Any]], stand_ins: Mapping[str, object]) -> list[str]:
+    """Return whose bodies run: functions of the user's that nothing stands in for, not those that teams add."""
+    ours = (node for node in nodes if isinstance(node, FunctionNode) and not is_added(node))
+    return sorted({node.name for node in ours} - stand_ins.keys())
 
 
 def names_of(nodes: Sequence[Node[Any]]) -> Names:

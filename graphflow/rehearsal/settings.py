@@ -82,7 +82,7 @@ class Settings:
         choices: how agents choose, by their names.
         failure_rate: how likely a call fails, by the name of the agent.
         tool_failure_rate: how likely a call fails, by the name of the tool.
-        approval_rate: how likely a person approves a call.
+        approval_rate: how likely a person approves a call, and a `Verdict` accepts.
         stand_ins: functions that stand for nodes, tools and effects, by their names.
     """
 

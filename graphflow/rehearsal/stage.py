@@ -393,7 +393,9 @@ class Stage:
     def _asked(self, question: str) -> None:
         """Let a person answer after a while."""
         self._tally.questions += 1
-        asked = self.fold.questions[question]
+        asked = self.fold.questions.get(question)
+        if asked is None:  # what was decided with it has withdrawn it
+            return
         talk, station = asked.visit.talk, asked.visit.station
         if talk is not None:
             name = talk.wishes[asked.position].call.name

@@ -25,6 +25,7 @@ from graphflow.nodes.schemas import answer_schema
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.rehearsal.distributions import drawn
 from graphflow.rehearsal.made import Make, maker
+from graphflow.rehearsal.planned import Worker, judging, planning
 from graphflow.rehearsal.settings import Settings
 from graphflow.runtime.asking import Manner, Offer, read_answer
 from graphflow.testing.models import as_reply, usage_of
@@ -102,10 +103,10 @@ class StandIns:
             reply if reply.usage is not None else ModelReply(reply.text, reply.calls, usage_of(request, reply, price))
         )
 
-    def _part(self, agent: str, manner: Manner) -> _Part:
+    def _part(self, agent: str, manner: Manner, workers: tuple[Worker, ...] = ()) -> _Part:
         found = self._parts.get(id(manner))
         if found is None:
-            found = self._parts[id(manner)] = _Part(agent, manner, self)
+            found = self._parts[id(manner)] = _Part(agent, manner, self, workers)
         return found
 
     def _calls(self, request: ModelRequest, manner: Manner, rng: Random) -> tuple[ToolCall, ...]:
@@ -129,14 +130,19 @@ class StandIns:
     def _answer(self, agent: str, manner: Manner, rng: Random, tokens: int) -> str:
         return self._part(agent, manner).answer(rng, tokens)
 
-    def prepare(self, agent: str, manner: Manner) -> None:
+    def prepare(self, agent: str, manner: Manner, workers: tuple[Worker, ...] = ()) -> None:
         """See that calls and answers can be drawn for an agent.
+
+        Args:
+            agent: its name.
+            manner: how it is asked.
+            workers: those who may do the steps of a plan, if it writes one.
 
         Raises:
             UsageError: if they cannot; the text says what to give instead.
         """
         if agent not in self.settings.stand_ins:
-            self._part(agent, manner)
+            self._part(agent, manner, workers)
 
     # --- tools and effects ---
 
@@ -214,7 +220,7 @@ class StandIns:
 class _Part:
     """How one agent's stand-in writes, where it is asked in one manner."""
 
-    def __init__(self, agent: str, manner: Manner, others: StandIns) -> None:
+    def __init__(self, agent: str, manner: Manner, others: StandIns, workers: tuple[Worker, ...]) -> None:
         self._manner = manner  # it is found by its id: it must live as long
         self._agent = agent
         self.arguments: dict[str, Make] = {}
@@ -224,7 +230,8 @@ class _Part:
         schema = answer_schema(kind)
         self._free = not schema
         self._report = isinstance(kind, type) and issubclass(kind, Report)
-        self._make: Make = maker(json.loads(schema), f"the answer of {agent!r}") if schema else _nothing
+        make = maker(json.loads(schema), f"the answer of {agent!r}") if schema else _nothing
+        self._make: Make = judging(manner.kind, planning(manner.kind, make, workers), others.settings.approval_rate)
         self._json = not manner.native
         if schema:
             where = f"the answer of {agent!r}"

@@ -35,7 +35,7 @@ def written(measure: str, number: float | None) -> str:
     if measure in {"seconds", "active"}:
         return _time(number)
     if measure == "usd":
-        return "$0" if not number else f"${number:.2f}" if number >= 0.1 else f"${number:.3g}"  # noqa: PLR2004 - digits
+        return "$0" if not number else f"${number:,.2f}" if number >= 0.1 else f"${number:.3g}"  # noqa: PLR2004 - digits
     return f"{number:,.0f}" if number >= 100 or number == int(number) else f"{number:.2f}"  # noqa: PLR2004 - digits
 
 
@@ -44,6 +44,8 @@ def _time(seconds: float) -> str:
         return f"{seconds:.3g} s" if seconds < 10 else f"{seconds:.1f} s"  # noqa: PLR2004 - digits
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= 100:  # noqa: PLR2004 - digits
+        return f"{hours:,} h"
     if hours:
         return f"{hours:,} h {minutes:02} min"
     return f"{minutes} min {rest:02} s" if rest else f"{minutes} min"

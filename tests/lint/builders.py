@@ -80,7 +80,7 @@ class Seed(NamedTuple):
     """A run to be made: what it is called, and a graph that has not run."""
 
     name: str
-    make: Callable[[], Graph[Desk]]
+    make: Callable[[], Graph[Any]]
     missed: bool = False
 
 
@@ -191,8 +191,8 @@ def desk_with_check(script: Script, *, bypass: bool = False, fixes: bool = False
     return Graph("desk", START >> writer, first, after, *more, publish >> END, context=Desk, budget=BUDGET)
 
 
-async def played(graph: Graph[Desk]) -> list[Event]:
+async def played(graph: Graph[Any]) -> list[Event]:
     """Run a graph to its end, and return what happened."""
     events: list[Event] = []
-    await run(graph, Desk(), listeners=[events.append])
+    await run(graph, graph.context(), listeners=[events.append])
     return events

@@ -5,11 +5,17 @@
 
 from typing import Final
 
+from graphflow.lint import CODES
 from tests.lint.builders import Seed
 from tests.lint.seeds_of_checks import BAD_CHECKS, GOOD_CHECKS
 from tests.lint.seeds_of_good_talk import GOOD_TALK
 from tests.lint.seeds_of_steps import BAD_STEPS, GOOD_STEPS
 from tests.lint.seeds_of_talk import BAD_TALK
+from tests.lint.seeds_of_teams import BAD_TEAMS, GOOD_TEAMS
 
-BAD: Final[dict[str, tuple[Seed, ...]]] = {**BAD_STEPS, **BAD_TALK, **BAD_CHECKS}
-GOOD: Final[tuple[Seed, ...]] = (*GOOD_STEPS, *GOOD_TALK, *GOOD_CHECKS)
+_PARTS: Final = (BAD_STEPS, BAD_TALK, BAD_CHECKS, BAD_TEAMS)
+
+BAD: Final[dict[str, tuple[Seed, ...]]] = {
+    code: tuple(seed for part in _PARTS for seed in part.get(code, ())) for code in CODES
+}
+GOOD: Final[tuple[Seed, ...]] = (*GOOD_STEPS, *GOOD_TALK, *GOOD_CHECKS, *GOOD_TEAMS)

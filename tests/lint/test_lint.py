@@ -48,7 +48,7 @@ NAMED = [pytest.param(seed, id=seed.name) for seed in EVERY]
 async def test_a_stored_run_shows_the_same_as_one_that_was_heard(seed: Seed) -> None:
     """What was read without the graph's classes says as much as what a listener heard."""
     graph, journal, heard = seed.make(), MemoryJournal(), list[Event]()
-    await run(graph, Desk(), journal=journal, run_id="r", listeners=[heard.append])
+    await run(graph, graph.context(), journal=journal, run_id="r", listeners=[heard.append])
 
     stored = read_rows("r", await journal.read("r"))
 

@@ -1,6 +1,7 @@
 """The table and the picture of a rehearsal."""
 
 import re
+from collections.abc import Iterator
 from decimal import Decimal
 from xml.etree import ElementTree as ET
 
@@ -135,7 +136,9 @@ def test_a_table_stands_beside_what_is_proved() -> None:
         ("seconds", 120.0, "2 min"),
         ("seconds", 7325.0, "2 h 02 min"),
         ("usd", 0.0, "$0"),
+        ("seconds", 419_280.0, "116 h"),
         ("usd", 12.345, "$12.35"),
+        ("usd", 12345.6, "$12,345.60"),
         ("tokens", 1234567.0, "1,234,567"),
         ("hops", 2.5, "2.50"),
         ("hops", None, ""),
@@ -149,3 +152,37 @@ def test_numbers_are_written_as_people_read_them(measure: str, number: float | N
 def test_choices_are_probabilities() -> None:
     """The defaults are ones that agents keep their bounds with, mostly."""
     assert Choices() == Choices(act=0.9, fading=0.3, several=0.4)
+
+
+def test_no_text_overlaps_another() -> None:
+    """However long the name, the times and the amounts are."""
+    agent = Agent("desk", model=ScriptedModel(), max_turns=3)
+    graph = Graph(
+        "a name that is as long as a name in a picture can be, and more", START >> agent >> END, context=Case,
+        budget=Budget(model_calls=9, usd="99999", seconds=900_000),
+    )  # fmt: skip
+    price = Price(Decimal("0.3"), Decimal("1.5"))
+    for latency in (137.0, 8_000.0, 359_000.0):
+        found = rehearse_sync(
+            graph, Case(), runs=20, latency=f"lognormal:{latency},0.7", tokens="lognormal:800,1", price=price
+        )
+
+        boxes = list(boxes_of(plot(found)))
+
+        for at, (row, left, right, text) in enumerate(boxes):
+            assert left >= 0
+            assert right <= 808, text
+            assert not [one for one in boxes[:at] if one[0] == row and one[1] < right and left < one[2]], text
+
+
+def boxes_of(picture: str) -> Iterator[tuple[tuple[str, float], float, float, str]]:
+    """Yield where each text stands: its panel and line, from where to where at about 7 pixels a letter, and itself."""
+    root = ET.fromstring(picture)
+    groups = [("", root), *((group.get("transform", ""), group) for group in root.findall(f"{SVG}g"))]
+    for panel, group in groups:
+        for found in group.findall(f"{SVG}text"):
+            text = "".join(found.itertext())
+            size = len(text) * (10.0 if found.get("class") == "title" else 7.0)
+            back = {"end": size, "middle": size / 2}.get(found.get("text-anchor", ""), 0.0)
+            left = float(found.get("x", "0")) - back
+            yield (panel, float(found.get("y", "0"))), left, left + size, text
