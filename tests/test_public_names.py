@@ -22,7 +22,7 @@ PUBLIC = {
 }  # fmt: skip
 
 TESTING = {
-    "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
+    "Answer", "ManualClock", "MemoryJournal", "RuleModel", "ScriptedModel", "call", "canonical_trace", "fold_again",
     "journal_checks", "read_journal", "records_of", "replayed", "strategy_violations",
 }  # fmt: skip
 

@@ -12,8 +12,7 @@ from pydantic import ValidationError
 from graphflow.cli.faults import BadUse
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, COUNTS, Budget
-from graphflow.model.context import Context
-from graphflow.runtime.frames import takes_text
+from graphflow.model.context import Context, question_field
 
 C = TypeVar("C", bound=Context)
 
@@ -63,8 +62,7 @@ def _made(kind: type[C], values: dict[str, Any]) -> C:
 
 
 def _first_text(kind: type[Context]) -> str | None:
-    first = next(iter(kind.model_fields.items()), None)
-    return first[0] if first is not None and takes_text(first[1].annotation) else None
+    return question_field(kind)
 
 
 def _no_input(kind: type[Context]) -> str:

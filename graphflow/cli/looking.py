@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 import anyio
 
-from graphflow.cli.faults import BAD_USE, BadUse, reading, text_of
+from graphflow.cli.faults import BAD_USE, BadUse, explained, reading
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
 from graphflow.cli.store import StoreOptions, find, opened
@@ -242,7 +242,7 @@ def events_of(name: str, graph: Graph[Any], options: StoreOptions) -> list[Event
         try:
             run = anyio.run(find, store, name).run
         except (BadUse, UnknownRun) as error:
-            raise BadUse(f"--run {name}: there is no such file, and {text_of(error)}") from error
+            raise BadUse(f"--run {name}: there is no such file, and {explained(error)[1]}") from error
         stored = anyio.run(read_stored, store.journal, run)
     return _of_one_run(name, graph, list(stored.events()))
 

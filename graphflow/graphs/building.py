@@ -1,4 +1,4 @@
-"""What every ready-made team is put together with: its members checked, its own nodes named, its graph made."""
+"""What every ready-made team is put together with: its own nodes named, its graph made."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, TypedDict
 
 from typing_extensions import TypeVar
 
-from graphflow.errors import UsageError
 from graphflow.graphs.conversation import Enter, begins_with_text
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
@@ -16,7 +15,7 @@ from graphflow.model.context import Context
 from graphflow.model.state import State
 from graphflow.nodes.base import Node
 from graphflow.nodes.detect import Detector
-from graphflow.nodes.edges import Chain, checked_node
+from graphflow.nodes.edges import Chain
 from graphflow.nodes.function import FunctionNode
 
 K = TypeVar("K", bound=Context)
@@ -30,30 +29,13 @@ class Options(TypedDict, total=False):
     max_hops: int | None
     escalate: Node[Any] | None
     enter: Callable[[State[Any]], Any] | None
+    leave: Callable[[State[Any]], Any] | None
     detect: Sequence[Detector]
     output: Any
     into: str | None
     retries: int
     max_visits: int | None
     description: str
-
-
-def members_of(where: str, members: tuple[Node[Any], ...], least: int = 1) -> tuple[str, ...]:
-    """Return the names of the members.
-
-    Raises:
-        UsageError: if there are too few, one is no node, or two have one name.
-    """
-    for member in members:
-        checked_node(f"{where}: ", member)
-    names = tuple(member.name for member in members)
-    double = next((one for one in names if names.count(one) > 1), None)
-    if len(members) < least or double is not None:
-        wrong = f"two members are called {double!r}" if double is not None else f"{len(members)} of at least {least}"
-        hint = "give one another name with .named(...)" if double is not None else "more are needed"
-        msg = f"{where}: {wrong}; the members are {', '.join(map(repr, names)) or 'none'}: {hint}."
-        raise UsageError(msg)
-    return names
 
 
 def teams_among(members: Sequence[Node[Any]]) -> frozenset[str]:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
-from graphflow.model.context import Context, append
-from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.context import Context, append, question_field, question_of
+from graphflow.model.contract import BOUNDS, Brief, Reason, Report
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import State
 from graphflow.model.thread import FOR_MODELS, shown
@@ -122,13 +122,7 @@ def asked(state: State[Any]) -> str:
         return told[0][1]
     if told:
         return "\n".join(f"[{source}]: {text}" for source, text in told)
-    return first_text(state.context)
-
-
-def first_text(context: Context) -> str:
-    """Return the value of a context's first field if it is a text, else ""."""
-    value = next(iter(context.__dict__.values()), None)
-    return value if isinstance(value, str) else ""
+    return question_of(state.context)
 
 
 def transcript(said: Iterable[Said]) -> str:
@@ -156,7 +150,7 @@ def joint_report(said: Sequence[Said]) -> TeamReport:
     """Return the report of members that worked side by side: every finding and all evidence, in order.
 
     It is done where each of them is; it is failed where each has failed, or nobody said anything; else it is partial,
-    and its reason names who is not done.
+    and its reason names who is not done. Who was stopped by a bound has not failed: more of it would help.
 
     >>> joint_report([said_by("bull", "Buy."), said_by("bear", None)]).reason.text
     "not done: 'bear' (partial: 'bear' said nothing.)"
@@ -175,8 +169,12 @@ def joint_report(said: Sequence[Said]) -> TeamReport:
     open_ones = [one for one in said if one.report.status != "done"]
     words = [f"{one.speaker!r} ({one.report.status}: {_why(one.report)})" for one in open_ones]
     reason = Reason(code="reported", text=f"not done: {'; '.join(words)}" if words else "nobody has reported.")
-    hopeless = all(one.report.status == "failed" for one in said)
+    hopeless = all(one.report.status == "failed" and not _at_a_bound(one.report) for one in said)
     return TeamReport(**parts, status="failed" if hopeless else "partial", reason=reason)
+
+
+def _at_a_bound(report: Report) -> bool:
+    return report.reason is not None and report.reason.code in BOUNDS
 
 
 def _why(report: Report) -> str:
@@ -204,6 +202,7 @@ class Enter(Generic[K]):
 
 
 def begins_with_text(kind: type[Context]) -> bool:
-    """Tell whether a context can be made from a text alone: its first field is one, and no other is required."""
-    first, *rest = kind.model_fields.values() if kind.model_fields else (None,)
-    return first is not None and first.annotation is str and not any(field.is_required() for field in rest)
+    """Tell whether a context can be made from a text alone: its first field takes one, and no other is required."""
+    first = question_field(kind)
+    others = (info for name, info in kind.model_fields.items() if name != first)
+    return first is not None and not any(info.is_required() for info in others)

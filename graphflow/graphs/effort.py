@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, cast
 from pydantic import BaseModel, ConfigDict
 
 from graphflow.errors import UsageError
+from graphflow.graphs.arguments import check, doubled, number
 from graphflow.graphs.building import own_node, unused
 from graphflow.graphs.conversation import Task, said_by, words_of
 from graphflow.graphs.graph import Graph
@@ -27,7 +28,6 @@ from graphflow.model.outcome import NOTHING, Done, Handoff, Update
 from graphflow.model.state import State
 from graphflow.nodes.agent import Agent, said_of
 from graphflow.nodes.base import END, START, Node
-from graphflow.nodes.edges import checked_bound
 from graphflow.nodes.human import Human
 
 ALIKE: Final = 0.8
@@ -65,21 +65,20 @@ class Tier:
         if not isinstance(name, str) or not name:
             msg = f"Tier({name!r}): a name is needed, any text but the empty one."
             raise UsageError(msg)
-        where = f"Tier {self.name!r}: "
-        for bound, number, least in (
+        where = f"Tier({self.name!r})"
+        for bound, given, least in (
             ("workers", self.workers, 1), ("calls", self.calls, 0),
             ("least_workers", self.least_workers, 0), ("least_calls", self.least_calls, 0),
         ):  # fmt: skip
-            if checked_bound(where, number, bound, least) is None:
-                msg = f"{where}{bound}=None: effort is bounded; give a number."
+            check(where, bound, given, number(least))
+        if self.tokens is not None:
+            check(where, "tokens", self.tokens, number(1))
+        for what, least, most in (
+            ("workers", self.least_workers, self.workers), ("calls", self.least_calls, self.calls),
+        ):  # fmt: skip
+            if least > most:
+                msg = f"{where}: least_{what}={least!r}, {what}={most!r}: the least is more than the most."
                 raise UsageError(msg)
-        checked_bound(where, self.tokens, "tokens", least=1)
-        if self.least_workers > self.workers or self.least_calls > self.calls:
-            msg = (
-                f"{where}workers={self.least_workers} to {self.workers}, calls={self.least_calls} to {self.calls}: "
-                f"the least is more than the most."
-            )
-            raise UsageError(msg)
 
     @property
     def advice(self) -> str:
@@ -126,12 +125,17 @@ class EffortPolicy:
         rows: object = self.tiers
         given = tuple(cast("Sequence[object]", rows)) if isinstance(rows, list | tuple) else (rows,)
         names = [tier.name for tier in given if isinstance(tier, Tier)]
-        fits = len(names) == len(given) and len(set(names)) == len(names) and bool(names)
-        if not fits or (self.fallback and self.fallback not in names):
-            msg = (
-                f"EffortPolicy(tiers={given!r}, fallback={self.fallback!r}): tiers of different names are needed, at "
-                f"least one, and the fallback is one of them."
-            )
+        double = doubled(names)
+        if not given or len(names) < len(given):
+            wrong = f"tiers={rows!r}: a list of tiers is needed, at least one, as [Tier('small', workers=1, calls=5)]"
+        elif double is not None:
+            wrong = f"tiers={rows!r}: two tiers are called {double!r}; give one another name"
+        elif self.fallback and self.fallback not in names:
+            wrong = f"fallback={self.fallback!r}: it is one of the tiers, {', '.join(map(repr, names))}"
+        else:
+            wrong = ""
+        if wrong:
+            msg = f"EffortPolicy: {wrong}."
             raise UsageError(msg)
         object.__setattr__(self, "tiers", given)
 
@@ -262,10 +266,19 @@ class Sizes:
     rule: Rule | None
 
     async def __call__(self, state: State[Effort]) -> Done:
-        """Read the name, and tell the lead what the tier allows."""
+        """Read the name, and tell the lead what the tier allows.
+
+        Raises:
+            UsageError: if the rule names no tier, or several.
+        """
         value = state.values[0] if state.values and self.rule is None else NOTHING
         said = words_of(value if self.rule is None else self.rule(state))
-        tier = self.policy.tier(route_of(said, self.policy.names) or "")
+        name = route_of(said, self.policy.names)
+        if name is None and self.rule is not None:
+            known = ", ".join(map(repr, self.policy.names))
+            msg = f"tier gave {said!r}: a function names one of {known}; add a Tier of that name, or correct it."
+            raise UsageError(msg)
+        tier = self.policy.tier(name or "")
         return Done(tier.advice, update=Update(tier=tier.name))
 
 

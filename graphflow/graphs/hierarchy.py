@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from graphflow.errors import UsageError
-from graphflow.graphs.building import members_of
+from graphflow.graphs.arguments import members_of
 from graphflow.graphs.conversation import Enter, begins_with_text
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
@@ -44,7 +44,7 @@ class Makes:
             return self._node(found)
         told = f"You are {found!r}. Do what you are asked, and nothing else, and report what you found."
         about = f"Takes what concerns {found}"
-        return Agent(found, model=self._model(found), instructions=told, description=about, max_turns=self.max_turns)
+        return self._made(Agent, found, told, about)
 
     def head(self, found: object, team: Sequence[str]) -> Node[Any]:
         """Return a supervisor.
@@ -66,15 +66,17 @@ class Makes:
             f"it must know, and answer once, from their reports."
         )
         about = _about(found, team)
-        return Supervisor(
-            found, model=self._model(found), instructions=told, description=about, max_turns=self.max_turns
-        )
+        return self._made(Supervisor, found, told, about)
 
-    def _model(self, name: str) -> ModelClient | str:
+    def _made(self, kind: type[Agent], name: str, told: str, about: str) -> Agent:
         if self.model is None:
             msg = f"{self.where}: {name!r} is a name, and an agent is made of it only where there is model=..."
             raise UsageError(msg)
-        return self.model
+        try:
+            return kind(name, model=self.model, instructions=told, description=about, max_turns=self.max_turns)
+        except UsageError as error:
+            msg = f"{self.where}: {error}"
+            raise UsageError(msg) from None
 
     def _node(self, found: object) -> Node[Any]:
         if isinstance(found, Node):
@@ -94,6 +96,10 @@ class _Open:
     team: object
     todo: Iterator[tuple[object, object]]
     members: list[Node[Any]] = field(default_factory=list[Node[Any]])
+
+
+_NOBODY = object()
+"""Behind the last member of a team."""
 
 
 def led(makes: Makes, team: object, max_calls: int, context: type[Context]) -> list[Chain[Any]]:
@@ -119,8 +125,8 @@ def led(makes: Makes, team: object, max_calls: int, context: type[Context]) -> l
     line = [_Open(*top[0], iter(_pairs(makes.where, top[0][1])))]  # a walk that calls itself would take stack
     while True:
         here = line[-1]
-        head, below = next(here.todo, (None, None))
-        if head is not None:
+        head, below = next(here.todo, (_NOBODY, None))
+        if head is not _NOBODY:
             if not _leads(below):
                 here.members.append(makes.leaf(head))
                 continue
@@ -131,7 +137,7 @@ def led(makes: Makes, team: object, max_calls: int, context: type[Context]) -> l
             continue
         names = [member.name for member in here.members]
         node = makes.head(here.head, names)
-        members_of(f"{makes.where}, the team of {node.name!r}", (node, *here.members), least=2)
+        members_of(f"{makes.where}, the team of {node.name!r}", "members", tuple(here.members), (node,))
         chains = [START >> node >> END, node.delegates(*here.members, max_hops=max_calls)]
         line.pop()
         if not line:

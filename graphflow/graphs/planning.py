@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphflow.errors import ContractError, UsageError
+from graphflow.graphs.arguments import gives_none_of
 from graphflow.graphs.conversation import Said, Task, TeamReport, joint_report, words_of
 from graphflow.graphs.look import a_cycle, knots
 from graphflow.model.budget import Budget
@@ -23,8 +25,10 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.outcome import Call, Delegate, Done, Update
 from graphflow.model.state import State
+from graphflow.nodes.agent import Agent
+from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode, Step, is_async
-from graphflow.nodes.tools import Tool
+from graphflow.nodes.tools import AskUser, Tool, as_tool
 
 
 class PlanStep(BaseModel):
@@ -129,7 +133,7 @@ def plan_problems(plan: Plan, workers: Iterable[str], finished: Sequence[Finishe
         return ("the plan has no step",)
     done = {one.step.id: one.step for one in finished}
     ids = [step.id for step in plan.steps]
-    found = [f"two steps have the id {double!r}" for double in dict.fromkeys(one for one in ids if ids.count(one) > 1)]
+    found = [f"two steps have the id {double!r}" for double, often in Counter(ids).items() if often > 1]
     for step in plan.steps:
         found += _step_problems(step, known, {*ids, *done})
         if step.id in done and (step.to, step.objective, step.arguments) != _work(done[step.id]):
@@ -242,9 +246,32 @@ def plan_report(plan: Plan, finished: Sequence[Finished]) -> TeamReport:
     return joint_report([Said(speaker=step.id, report=reports[step.id]) for step in plan.steps if step.id in reports])
 
 
-def needs_a_plan(state: State[PlannedTask]) -> bool:
-    """Tell whether something went wrong that the planner has to know."""
-    return bool(state.context.problems)
+_LONGEST: Final = 500
+"""How many letters of what went wrong stand in a reason; the context has all."""
+
+
+@dataclass(frozen=True)
+class NeedsPlan:
+    """Whether something went wrong that the planner has to know."""
+
+    @property
+    def label(self) -> str:
+        """How the edge to the planner is drawn."""
+        return "needs_a_plan"
+
+    def __call__(self, state: State[PlannedTask]) -> bool:
+        """Look at what is noted."""
+        return bool(state.context.problems)
+
+    @staticmethod
+    def why(context: PlannedTask) -> str:
+        """Say what went wrong, for the reason where a bound refuses another plan."""
+        said = "; ".join(context.problems)
+        said = said if len(said) <= _LONGEST else f"{said[:_LONGEST]}…"
+        return f"wrong with the last plan: {said}"
+
+
+needs_a_plan: Final = NeedsPlan()
 
 
 async def replan(state: State[PlannedTask]) -> str:
@@ -273,6 +300,32 @@ def verdict_of(value: Any) -> Verdict:
         return Verdict(accepted=value.status == "done", why=_why(value))
     msg = f"{value!r} is no verdict: True or False, a Verdict, or a Report is needed; an Agent gets output=Verdict."
     raise ContractError(msg)
+
+
+def checked_planner(where: str, planner: Node[Any]) -> None:
+    """Refuse a planner of which it is known that it gives no plan.
+
+    Raises:
+        UsageError: saying what to give it.
+    """
+    text = () if isinstance(planner, Agent) else (str,)
+    if gives_none_of(planner, Plan, Report, dict, *text):
+        hint = "give it output=Plan" if isinstance(planner, Agent) else "it has to give a Plan"
+        msg = f"{where}: planner={planner!r}: what it gives is no plan; {hint}."
+        raise UsageError(msg)
+
+
+def checked_verifier(where: str, argument: str, verifier: Node[Any] | None) -> None:
+    """Refuse who verifies where it is known that they give no verdict.
+
+    Raises:
+        UsageError: saying what to give them.
+    """
+    if verifier is not None and gives_none_of(verifier, bool, Verdict, Report):
+        agent = isinstance(verifier, Agent)
+        hint = "give it output=Verdict" if agent else "it has to give True or False, a Verdict, or a Report"
+        msg = f"{where}: {argument}={verifier!r}: what it gives does not say whether it accepts; {hint}."
+        raise UsageError(msg)
 
 
 async def judge(state: State[PlannedTask]) -> Done:
@@ -340,12 +393,28 @@ def _as_json(value: Any) -> Any:
     return value
 
 
-def tool_worker(tool: Tool) -> FunctionNode[Any]:
+def tool_workers(where: str, tools: Sequence[object]) -> tuple[FunctionNode[Any], ...]:
+    """Return a node for each tool, which calls it with the arguments of a step.
+
+    Raises:
+        UsageError: if one is no tool, or needs an agent: its step, its questions, or a person's approval.
+    """
+    try:
+        return tuple(tool_worker(as_tool(found)) for found in tools)
+    except UsageError as error:
+        msg = f"{where}: tools: {error}"
+        raise UsageError(msg) from None
+
+
+def tool_worker(tool: Tool | AskUser) -> FunctionNode[Any]:
     """Return a node that calls a tool with the arguments of a step.
 
     Raises:
-        UsageError: if the tool needs an agent: its step, or a person's approval.
+        UsageError: if the tool needs an agent: its step, its questions, or a person's approval.
     """
+    if isinstance(tool, AskUser):
+        msg = f"the tool {tool.name!r} asks a person for an agent; make the person a worker, with Human(...)."
+        raise UsageError(msg)
     for wanted, what in ((tool.step, "takes a ToolStep"), (tool.approval or None, "needs approval")):
         if wanted is not None:
             msg = f"the tool {tool.name!r} {what}, and a step of a plan cannot give that; put it into an Agent."

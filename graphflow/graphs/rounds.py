@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -14,7 +15,6 @@ from graphflow.graphs.conversation import (
     Said,
     Task,
     TeamReport,
-    first_text,
     joint_report,
     last_report,
     said_by,
@@ -23,7 +23,7 @@ from graphflow.graphs.conversation import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.planning import Verdict, verdict_of
-from graphflow.model.context import append, extend
+from graphflow.model.context import append, extend, question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Update
 from graphflow.model.state import State
@@ -34,7 +34,7 @@ from graphflow.nodes.edges import Chain
 
 async def with_task(state: State[Any]) -> Any:
     """Put the task before what arrived: a team of its own knows nothing but what it is given."""
-    parts = (first_text(state.context), *(words_of(value) for value in state.values))
+    parts = (question_of(state.context), *(words_of(value) for value in state.values))
     told = "\n\n".join(dict.fromkeys(part for part in parts if part.strip()))
     return Done(told or NOTHING)
 
@@ -192,6 +192,38 @@ def items_of(value: Any) -> Sequence[Any]:
         return tuple(cast("Sequence[Any]", value))
     msg = f"{value!r} is no list of items: a sequence, Items or a text with a line for each is needed."
     raise ContractError(msg)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A function that splits a task, held to what it promises.
+
+    Attributes:
+        where: what it was given to, for errors.
+        fn: the function.
+    """
+
+    where: str
+    fn: Callable[[State[Any]], Sequence[Any]]
+
+    @property
+    def __name__(self) -> str:
+        """How the edge is drawn."""
+        return str(getattr(self.fn, "__name__", "split"))
+
+    def __call__(self, state: State[Any]) -> Iterable[Any]:
+        """Return the parts.
+
+        Raises:
+            ContractError: if they are none, or have no order: a text alone is one thing, not a part for each letter.
+        """
+        parts: object = self.fn(state)
+        if isinstance(parts, Items):
+            return parts.items
+        if isinstance(parts, str | bytes | Mapping | AbstractSet | BaseModel) or not isinstance(parts, Iterable):
+            msg = f"{self.where}: split gave {parts!r}: a sequence of items is needed, as a list or a tuple."
+            raise ContractError(msg)
+        return cast("Iterable[Any]", parts)
 
 
 def given_items(state: State[Any]) -> Sequence[Any]:

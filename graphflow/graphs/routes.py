@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphflow.graphs.conversation import asked, first_text, words_of
+from graphflow.graphs.conversation import asked, words_of
+from graphflow.model.context import question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Handoff
 from graphflow.model.state import State
@@ -105,11 +106,11 @@ class Route:
         if state.visit > 1:
             return Done(arrived)  # a person gives control back, with the answer
         said = words_of(arrived if self.rule is None else self.rule(state))
-        task = asked(state) if self.rule is not None else first_text(state.context)
+        task = asked(state) if self.rule is not None else question_of(state.context)
         target = route_of(said, self.names) or self.fallback
         if target is None:
             known = ", ".join(map(repr, self.names))
             text = f"{said!r} names none of {known}, or several, and the router has no fallback."
             return Report.failed(Reason(code="no_route", text=text))
-        known_already = target in self.agents and task == first_text(state.context)
+        known_already = target in self.agents and task == question_of(state.context)
         return Handoff(target, None if known_already or not task else task)

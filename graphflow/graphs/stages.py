@@ -53,7 +53,7 @@ class AfterStage:
             stopped = last_report(said).model_copy(update={"status": "partial", "reason": reason})
             return Done(stopped, update=Update(said=new, over=True))
         seen = value if self.last or self.see == "previous" else transcript(said)
-        return Done(seen, update=Update(said=new))
+        return Done(seen, update=Update(said=new, over=False))  # one that a gate had ended may begin anew
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Any, Literal, cast
 from typing_extensions import TypeVar, Unpack
 
 from graphflow.errors import UsageError
-from graphflow.graphs.building import Options, members_of, own_node, team_graph, teams_among, unused
+from graphflow.graphs.arguments import check, checked_call, members_of, names_one
+from graphflow.graphs.building import Options, own_node, team_graph, teams_among, unused
 from graphflow.graphs.conversation import (
     Conversation,
     Said,
@@ -28,10 +29,12 @@ from graphflow.graphs.planning import (
     PlanStep,
     StepBrief,
     Verdict,
+    checked_planner,
+    checked_verifier,
     judge,
     needs_a_plan,
     replan,
-    tool_worker,
+    tool_workers,
 )
 from graphflow.graphs.routes import Route, Rule
 from graphflow.graphs.stages import AfterStage, Gate, Says, Together
@@ -55,9 +58,9 @@ from graphflow.model.thread import History
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.detect import ping_pong
-from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_sync, fork, on_active, when
+from graphflow.nodes.edges import Chain, FailurePolicy, fork, on_active, when
 from graphflow.nodes.join import ALL, STRICT, Join, Policy
-from graphflow.nodes.tools import Tool, as_tool
+from graphflow.nodes.tools import Tool
 
 __all__ = (
     "Conversation",
@@ -122,15 +125,18 @@ def handoff(
     >>> run_sync(graph, Task(task="Was INV-311 paid twice?")).output
     'It was paid twice.'
     """
-    where = f"handoff({name!r})"
-    members_of(where, (parent, *specialists), least=2)
-    returns = checked_bound(where, back, "back")
-    given = parent.hands_off(*specialists, max_hops=1 + (returns or 0), history=history)
+    where = checked_call("handoff", name, Context, context, options, parent=parent, history=history, back=back)
+    members_of(where, "specialists", specialists, (parent,))
+    if isinstance(parent, Graph):
+        hint = "a graph has nobody that hands over from outside; give an agent or a function"
+        msg = f"{where}: parent={parent!r}: {hint}."
+        raise UsageError(msg)
+    given = parent.hands_off(*specialists, max_hops=1 + back, history=history)
     chains: list[Chain[Any]] = [START >> parent >> END, given]
     for specialist in specialists:
         chains.append(specialist >> END)
-        if returns and not isinstance(specialist, Graph):
-            chains.append(specialist.hands_off(parent, max_hops=returns, history=history))
+        if back and not isinstance(specialist, Graph):
+            chains.append(specialist.hands_off(parent, max_hops=back, history=history))
     return team_graph(name, chains, context, options)
 
 
@@ -158,14 +164,12 @@ def router(
     Raises:
         UsageError: if there is no target, two have one name, or an argument makes no sense.
     """
-    where = f"router({name!r})"
+    where = checked_call("router", name, Context, context, options, by=by, fallback=fallback)
     nodes = targets if fallback is None or fallback in targets else (*targets, fallback)
     classifier = cast("Node[Any]", by) if isinstance(by, Node) else None
-    members_of(where, nodes if classifier is None else (classifier, *nodes))
-    if classifier is None and not callable(cast("object", by)):
-        msg = f"{where}: by={by!r}: a function from state to a name is needed, or a node whose output names one."
-        raise UsageError(msg)
-    checked_sync(where, by=cast("object", by))
+    members_of(where, "targets", nodes, () if classifier is None else (classifier,))
+    if classifier is None:
+        check(where, "by", by, names_one)
     names = tuple(target.name for target in targets)
     decides = Route(
         names,
@@ -208,11 +212,13 @@ def swarm(
     Raises:
         UsageError: if there are fewer than two peers, two have one name, or an argument makes no sense.
     """
-    where = f"swarm({name!r})"
-    names = members_of(where, peers, least=2)
+    where = checked_call(
+        "swarm", name, Context, context, options,
+        max_handoffs=max_handoffs, max_each=max_each, allowed_transitions=allowed_transitions, history=history,
+    )  # fmt: skip
+    names = members_of(where, "peers", peers, least=2)
     table = dict(checked_transitions(where, names, allowed_transitions, least=0))
-    most, what = (max_handoffs, "max_handoffs") if max_each is None else (max_each, "max_each")
-    bound = checked_bound(where, most, what)
+    bound = max_handoffs if max_each is None else max_each
     deciders = [peer for peer in peers if not isinstance(peer, Graph)]
     later = [on_active(peer) for peer in deciders if peer is not peers[0]]
     chains: list[Chain[Any]] = [START.choose(*later, default=peers[0]) if later else START >> peers[0]]
@@ -253,14 +259,12 @@ def sequential(
     Raises:
         UsageError: if there is no stage, two have one name, or an argument makes no sense.
     """
-    where = f"sequential({name!r})"
-    names = members_of(where, stages)
+    where = checked_call("sequential", name, Conversation, context, options, see=see, gates=gates)
+    names = members_of(where, "stages", stages)
     checks = dict(gates or {})
-    checked_sync(where, **checks)
     unknown = next((stage for stage in checks if stage not in names), None)
-    if unknown is not None or see not in ("previous", "all"):
-        wrong = f"see={see!r} is neither 'previous' nor 'all'" if unknown is None else f"gates: {unknown!r} is no stage"
-        msg = f"{where}: {wrong}; the stages are {', '.join(map(repr, names))}."
+    if unknown is not None:
+        msg = f"{where}: gates: {unknown!r} is no stage; the stages are {', '.join(map(repr, names))}."
         raise UsageError(msg)
     chains: list[Chain[Any]] = [START >> stages[0]]
     taken: list[Node[Any]] = [*stages]
@@ -307,13 +311,15 @@ def parallel(
         UsageError: if there is no branch, or there are fewer than the join waits for, two have one name, or an argument
             makes no sense.
     """
-    where = f"parallel({name!r})"
+    where = checked_call(
+        "parallel", name, Context, context, options, join=join, losers=losers, failure=failure, synthesis=synthesis
+    )
     if join == STRICT:
         hint = "every branch is taken here anyway; to fail where one fails, say failure='fail_fast'"
         msg = f"{where}: join=STRICT: {hint}."
         raise UsageError(msg)
     extra = () if synthesis is None else (synthesis,)
-    names = members_of(where, (*branches, *extra), least=1 + len(extra))[: len(branches)]
+    names = members_of(where, "branches", branches, extra)
     if join.count > len(names) or (len(names) == 1 and join.within is not None):
         msg = f"{where}: the join waits for {join}, and the team has {len(names)}: give more branches, or another join."
         raise UsageError(msg)
@@ -367,12 +373,15 @@ def round_robin(
     Raises:
         UsageError: if there is no member, two have one name, the rotation is not allowed, or a number makes no sense.
     """
-    where = f"round_robin({name!r})"
-    names = members_of(where, members)
+    where = checked_call(
+        "round_robin", name, Conversation, context, options,
+        turns=turns, until=until, allowed_transitions=allowed_transitions,
+    )  # fmt: skip
+    names = members_of(where, "members", members)
     allowed = checked_transitions(where, names, allowed_transitions)
     checked_rotation(where, names, allowed)
     speaks = Rotate(names, teams_among(members), allowed)
-    return _conversation(where, name, _floor(where, turns, until), speaks, members, turns, context, options)
+    return _conversation(name, _floor(turns, until), speaks, members, turns, context, options)
 
 
 def random(
@@ -407,12 +416,15 @@ def random(
     Raises:
         UsageError: if there is no member, two have one name, or an argument makes no sense.
     """
-    where = f"random({name!r})"
-    names = members_of(where, members)
+    where = checked_call(
+        "random", name, Conversation, context, options,
+        turns=turns, seed=seed, per=per, weights=weights, until=until, allowed_transitions=allowed_transitions,
+    )  # fmt: skip
+    names = members_of(where, "members", members)
     allowed = checked_transitions(where, names, allowed_transitions)
-    odds = checked_odds(where, names, weights, per, seed, allowed)
+    odds = checked_odds(where, names, weights, per, allowed)
     speaks = Draw(names, teams_among(members), allowed, seed, per, odds)
-    return _conversation(where, name, _floor(where, turns, until), speaks, members, turns, context, options)
+    return _conversation(name, _floor(turns, until), speaks, members, turns, context, options)
 
 
 def manual(
@@ -443,24 +455,25 @@ def manual(
         UsageError: if there is no member, two have one name, or an argument makes no sense; in the run, if `decide`
             names nobody who may speak.
     """
-    where = f"manual({name!r})"
-    names = members_of(where, members)
+    where = checked_call(
+        "manual", name, Conversation, context, options,
+        turns=turns, decide=decide, allowed_transitions=allowed_transitions,
+    )  # fmt: skip
+    names = members_of(where, "members", members)
     allowed = checked_transitions(where, names, allowed_transitions)
     if decide is None and FINISH in names:
         msg = f"{where}: a member is called {FINISH!r}, which is what a person says to end it; give it another name."
         raise UsageError(msg)
     apart = teams_among(members)
     ruled, speaks = Directed(names, apart, allowed, decide), Named(names, apart, allowed)
-    return _conversation(where, name, ruled, speaks, members, turns, context, options)
+    return _conversation(name, ruled, speaks, members, turns, context, options)
 
 
-def _floor(where: str, turns: int, until: Until | None) -> Floor:
-    checked_sync(where, until=until)
+def _floor(turns: int, until: Until | None) -> Floor:
     return Floor(turns if until is None else None, until)
 
 
 def _conversation(  # noqa: PLR0917 - the parts of every conversation
-    where: str,
     name: str,
     notes: Floor | Directed,
     speaks: Rotate | Draw | Named,
@@ -470,14 +483,11 @@ def _conversation(  # noqa: PLR0917 - the parts of every conversation
     options: Options,
 ) -> Graph[V]:
     """Return the graph of a conversation: `floor` and `next_speaker`, and the edge between them that bounds it."""
-    if checked_bound(where, turns, "turns", least=1) is None:
-        msg = f"{where}: turns=None: a conversation is bounded; give a number."
-        raise UsageError(msg)
     following = own_node("next_speaker", speaks, members)
     floor = own_node("floor", notes, (*members, following))
     chains = [
         START >> floor,
-        floor.choose(when(goes_on, following, max_hops=turns), default=END),
+        floor.choose(when(goes_on, following, max_hops=turns, bound="turns"), default=END),
         following.choose(*(when(Speaks(member.name), member) for member in members), default=END),
         *(member >> floor for member in members),
     ]
@@ -523,24 +533,34 @@ def plan_execute(
     Raises:
         UsageError: if there is no worker, two nodes have one name, or an argument makes no sense.
     """
-    where = f"plan_execute({name!r})"
-    team = (*workers, *(tool_worker(cast("Tool", as_tool(found))) for found in tools))
+    where = checked_call(
+        "plan_execute", name, PlannedTask, context, options,
+        planner=planner, tools=tools, max_steps=max_steps, max_replans=max_replans, verify=verify, synthesis=synthesis,
+    )  # fmt: skip
+    checked_planner(where, planner)
+    checked_verifier(where, "verify", verify)
+    team = (*workers, *tool_workers(where, tools))
     others = [node for node in (planner, verify, synthesis) if node is not None]
-    members_of(where, (*others, *team), least=len(others) + 1)
-    replans = checked_bound(where, max_replans, "max_replans")
+    members_of(where, "workers and tools", team, others)
     taken: list[Node[Any]] = [*others, *team]
     execute = own_node("execute", Execute(tuple(worker.name for worker in team)), taken)
-    again = own_node("replan", replan, [*taken, execute], max_visits=max(1, replans or 0))
+    again = own_node("replan", replan, [*taken, execute], max_visits=max(1, max_replans))
     end: Any = END if synthesis is None else synthesis
     chains: list[Chain[Any]] = [
         START >> planner >> execute,
-        execute.delegates(*team, max_hops=checked_bound(where, max_steps, "max_steps", least=1), brief=StepBrief),
-        execute.choose(when(needs_a_plan, again, max_hops=replans), default=end if verify is None else verify),
+        execute.delegates(*team, max_hops=max_steps, brief=StepBrief),
+        execute.choose(
+            when(needs_a_plan, again, max_hops=max_replans, bound="max_replans"),
+            default=end if verify is None else verify,
+        ),
         again >> planner,
     ]
     if verify is not None:
         verdict = own_node("verdict", judge, [*taken, execute, again])
-        chains += [verify >> verdict, verdict.choose(when(needs_a_plan, again, max_hops=replans), default=end)]
+        chains += [
+            verify >> verdict,
+            verdict.choose(when(needs_a_plan, again, max_hops=max_replans, bound="max_replans"), default=end),
+        ]
     if synthesis is not None:
         chains.append(synthesis >> END)
     return team_graph(name, chains, context, options)

@@ -12,7 +12,17 @@ from typing import Any, cast
 from typing_extensions import TypeVar, Unpack
 
 from graphflow.errors import UsageError
-from graphflow.graphs.building import Options, members_of, own_node, team_graph
+from graphflow.graphs.arguments import (
+    check,
+    checked_call,
+    gives_items,
+    instance,
+    members_of,
+    names_one,
+    optional,
+    texts,
+)
+from graphflow.graphs.building import Options, own_node, team_graph
 from graphflow.graphs.citing import Checks, Cited, CitedReport, Takes, cite_again, is_wrong
 from graphflow.graphs.conversation import Task, begins_with_text
 from graphflow.graphs.effort import (
@@ -32,13 +42,14 @@ from graphflow.graphs.effort import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.hierarchy import Makes, Team, led
-from graphflow.graphs.planning import Verdict
+from graphflow.graphs.planning import Verdict, checked_verifier
 from graphflow.graphs.rounds import (
     Debate,
     Drafts,
     Items,
     MoreRounds,
     Note,
+    Splits,
     ask_again,
     close_round,
     given_items,
@@ -57,7 +68,7 @@ from graphflow.model.state import State
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.client import ModelClient
-from graphflow.nodes.edges import Chain, FailurePolicy, checked_bound, checked_node, checked_sync, fork, when
+from graphflow.nodes.edges import Chain, FailurePolicy, fork, when
 
 __all__ = (
     "Assignment",
@@ -133,11 +144,9 @@ def hierarchy(
     >>> run_sync(graph, Task(task="Was INV-311 paid twice?")).output
     'It was paid twice.'
     """
-    where = f"hierarchy({name!r})"
-    for bound, number in (("max_calls", max_calls), ("max_turns", max_turns)):
-        if checked_bound(where, number, bound, least=1) is None:
-            msg = f"{where}: {bound}=None: a hierarchy is bounded; give a number."
-            raise UsageError(msg)
+    where = checked_call(
+        "hierarchy", name, Context, context, options, team=team, model=model, max_calls=max_calls, max_turns=max_turns
+    )
     below: type[Context] = context if begins_with_text(context) else Task
     chains = led(Makes(where, model, max_turns), team, max_calls, below)
     return team_graph(name, chains, context, options)
@@ -165,7 +174,7 @@ def orchestrator_workers(
         policy: the tiers; `EffortPolicy()` by default.
         tier: names the tier: a function from the state to a text, or a node whose output is the text. Without it the
             lead's model is asked once before it begins, or, where the lead is no agent, the fallback of the policy
-            holds. A text that names no tier, or several, means the fallback too.
+            holds. A node's text that names no tier, or several, means the fallback too; with a function the run fails.
         context: the class of the context, which holds the tier and what was asked of whom.
         options: passed on to `Graph`.
 
@@ -176,24 +185,17 @@ def orchestrator_workers(
     Raises:
         UsageError: if there is no worker, two nodes have one name, the lead is a graph, or an argument makes no sense.
     """
-    where = f"orchestrator_workers({name!r})"
+    where = checked_call("orchestrator_workers", name, Effort, context, options, lead=lead, policy=policy, tier=tier)
     chooser = cast("Node[Any]", tier) if isinstance(tier, Node) else None
     first = () if chooser is None else (chooser,)
-    members_of(where, (*first, lead, *workers), least=2 + len(first))
-    rules = EffortPolicy() if policy is None else policy
-    rule = cast("Rule | None", tier if chooser is None else None)
-    if (
-        isinstance(lead, Graph)
-        or not isinstance(cast("object", rules), EffortPolicy)
-        or not (rule is None or callable(cast("object", rule)))
-    ):
-        msg = (
-            f"{where}: lead={lead!r}, policy={policy!r}, tier={tier!r}: the lead is an agent or a function, since a "
-            f"graph has nobody that delegates from outside of it; a policy is an EffortPolicy; a tier is named by a "
-            f"function of the state, or by a node."
-        )
+    members_of(where, "workers", workers, (*first, lead))
+    if isinstance(lead, Graph):
+        msg = f"{where}: lead={lead!r}: a graph has nobody that delegates from outside; give an agent or a function."
         raise UsageError(msg)
-    checked_sync(where, tier=rule)
+    check(where, "policy", policy, optional(instance(EffortPolicy, "an EffortPolicy")))
+    rule = cast("Rule | None", tier if chooser is None else None)
+    check(where, "tier", rule, optional(names_one))
+    rules = EffortPolicy() if policy is None else policy
     taken: list[Node[Any]] = [*first, lead, *workers]
     if tier is None and isinstance(lead, Agent):
         chooser = sizing_agent(own_node("effort", with_task, taken).name, lead, rules)
@@ -233,8 +235,8 @@ def map_reduce(
 
     Args:
         name: the graph's name.
-        split: a pure function from the state to the parts; or a node that gives them: a sequence, `Items`, or a text
-            with a line for each.
+        split: a pure function from the state to the parts: a sequence, or `Items`; or a node that gives them, as a
+            text with a line for each too.
         worker: does one part.
         reduce: gets the joint report, and answers in its place.
         max_items: how many parts there may be; more end the run as exhausted, before any of them is done.
@@ -248,20 +250,19 @@ def map_reduce(
     Raises:
         UsageError: if two nodes have one name, or an argument makes no sense.
     """
-    where = f"map_reduce({name!r})"
+    where = checked_call(
+        "map_reduce", name, Context, context, options,
+        split=split, worker=worker, reduce=reduce, max_items=max_items, failure=failure,
+    )  # fmt: skip
     splits = cast("Node[Any]", split) if isinstance(split, Node) else None
+    if splits is None:
+        check(where, "split", split, gives_items)
     nodes = [node for node in (splits, worker, reduce) if node is not None]
-    members_of(where, tuple(nodes))
-    if checked_bound(where, max_items, "max_items", least=1) is None:
-        msg = f"{where}: max_items=None: a map is bounded; give a number."
-        raise UsageError(msg)
-    if splits is None and not callable(cast("object", split)):
-        msg = f"{where}: split={split!r}: a node, or a function from the state to a sequence, is needed."
-        raise UsageError(msg)
+    members_of(where, "members", tuple(nodes))
     together = own_node("together", numbered, nodes)
     nodes.append(together)
     source: Any = START if splits is None else splits
-    over = cast("Any", split) if splits is None else given_items
+    over = Splits(where, cast("Any", split)) if splits is None else given_items
     lane = told(worker, nodes)
     chains: list[Chain[Any]] = [] if splits is None else [START >> splits]
     chains += [
@@ -299,11 +300,8 @@ def debate(
     Raises:
         UsageError: if there are fewer than two debaters, two nodes have one name, or an argument makes no sense.
     """
-    where = f"debate({name!r})"
-    members_of(where, (*debaters, judge), least=3)
-    if checked_bound(where, rounds, "rounds", least=1) is None:
-        msg = f"{where}: rounds=None: a debate is bounded; give a number."
-        raise UsageError(msg)
+    where = checked_call("debate", name, Debate, context, options, judge=judge, rounds=rounds, failure=failure)
+    members_of(where, "debaters", debaters, (judge,), least=2)
     taken: list[Node[Any]] = [*debaters, judge]
     opens, closes = own_node("open_round", open_round, taken), own_node("close_round", close_round, taken)
     taken += [opens, closes]
@@ -346,24 +344,16 @@ def evaluator_optimizer(
     Raises:
         UsageError: if the verifier is the author, or answers with a text, or an argument makes no sense.
     """
-    where = f"evaluator_optimizer({name!r})"
-    for member in (author, verifier):
-        checked_node(f"{where}: ", member)
+    where = checked_call(
+        "evaluator_optimizer", name, Drafts, context, options, author=author, verifier=verifier, max_rounds=max_rounds
+    )
     if author.name == verifier.name or is_renamed(author, verifier):
         msg = (
             f"{where}: author={author!r}, verifier={verifier!r}: nobody accepts work of their own; give another node "
             f"with another name, instructions of its own or another model."
         )
         raise UsageError(msg)
-    members_of(where, (author, verifier))
-    if isinstance(verifier, Agent) and verifier.output in (None, str):
-        msg = (
-            f"{where}: {verifier!r} answers with a text, which does not say whether it accepts; give it output=Verdict."
-        )
-        raise UsageError(msg)
-    if checked_bound(where, max_rounds, "max_rounds", least=1) is None:
-        msg = f"{where}: max_rounds=None: the rounds are bounded; give a number."
-        raise UsageError(msg)
+    checked_verifier(where, "verifier", verifier)
     taken: list[Node[Any]] = [author, verifier]
     note = own_node("draft", Note(author.name), taken)
     verdict = own_node("verdict", judge_draft, [*taken, note])
@@ -371,7 +361,7 @@ def evaluator_optimizer(
     taken += [note, verdict, again]
     chains: list[Chain[Any]] = [
         START >> author >> note >> told(verifier, taken) >> verdict,
-        verdict.choose(when(is_rejected, again, max_hops=max_rounds - 1), default=END),
+        verdict.choose(when(is_rejected, again, max_hops=max_rounds - 1, bound="max_rounds"), default=END),
         told_again(again, author, taken),
     ]
     return team_graph(name, chains, context, options)
@@ -411,21 +401,15 @@ def citation_pass(
     Raises:
         UsageError: if the two have one name, or an argument makes no sense.
     """
-    where = f"citation_pass({name!r})"
+    where = checked_call(
+        "citation_pass", name, Cited, context, options,
+        author=author, citer=citer, evidence=evidence, least=least, max_repairs=max_repairs,
+    )  # fmt: skip
     nodes: list[Node[Any]] = [node for node in (author, citer) if node is not None]
-    members_of(where, tuple(nodes))
-    several = isinstance(cast("object", evidence), Iterable) and not isinstance(evidence, str)
-    ids: tuple[object, ...] = tuple(evidence) if several else (evidence,)
-    share: object = least
-    fits = isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
-    if not fits or not several or not all(isinstance(one, str) for one in ids):
-        msg = f"{where}: least={least!r}, evidence={evidence!r}: a share from 0 to 1, and a list of ids, are needed."
-        raise UsageError(msg)
-    repairs = checked_bound(where, max_repairs, "max_repairs")
-    if repairs is None:
-        msg = f"{where}: max_repairs=None: the repairs are bounded; give a number."
-        raise UsageError(msg)
-    takes = own_node("text", Takes(cast("tuple[str, ...]", ids), asks=citer is not None), nodes)
+    members_of(where, "members", tuple(nodes))
+    ids = tuple(evidence)
+    check(where, "evidence", ids, texts)
+    takes = own_node("text", Takes(ids, asks=citer is not None), nodes)
     checks = own_node("citations", Checks(float(least)), nodes)
     nodes += [takes, checks]
     if citer is None:
@@ -433,7 +417,7 @@ def citation_pass(
     again = own_node("repair", cite_again, nodes)
     chains: list[Chain[Any]] = [
         START >> author >> takes >> citer >> checks,
-        checks.choose(when(is_wrong, again, max_hops=repairs), default=END),
+        checks.choose(when(is_wrong, again, max_hops=max_repairs, bound="max_repairs"), default=END),
         again >> citer,
     ]
     return team_graph(name, chains, context, options)

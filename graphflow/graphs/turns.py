@@ -51,15 +51,29 @@ class Floor:
 
     def _is_over(self, context: Conversation) -> bool:
         if self.until is not None:
-            return bool(context.said) and self.until(context)
+            return bool(context.said) and _is_true(self.until(context))
         return self.turns is not None and len(context.said) >= self.turns
+
+
+def _is_true(said: object) -> bool:
+    """Read what `until` gave.
+
+    Raises:
+        UsageError: if it is a text, or something to wait for: either would count as true whatever it says.
+    """
+    if isinstance(said, str) or inspect.isawaitable(said):
+        if inspect.iscoroutine(said):
+            said.close()
+        msg = f"until gave {said!r}: True where the conversation is over, False where it goes on; it cannot be async."
+        raise UsageError(msg)
+    return bool(said)
 
 
 def noted(state: State[Conversation]) -> tuple[Conversation, dict[str, Any]]:
     """Return the conversation with what its speaker has just said, and what is new in it."""
     context = state.context
     if not context.speaker:
-        return context, {}
+        return context, {"over": False} if context.over else {}  # one that had ended begins anew
     new = said_by(context.speaker, state.inbox[0].value if state.inbox else NOTHING)
     context = context.model_copy(update={"said": (*context.said, new), "speaker": ""})
     return context, {"said": new, "speaker": ""}
@@ -227,17 +241,24 @@ def checked_transitions(
     """
     if given is None:
         return ()
+    known = ", ".join(map(repr, names))
     for name, followers in given.items():
-        text: object = followers
-        several = not isinstance(text, str)
-        unknown = [one for one in (name, *(followers if several else ())) if one not in names]
-        if not several or len(followers) < least or unknown:
-            wrong = f"{unknown[0]!r} is none" if unknown else f"{name!r} needs a list of at least {least}"
-            msg = (
-                f"{where}: allowed_transitions={dict(given)!r}: {wrong}; the members are {', '.join(map(repr, names))}."
-            )
+        several: object = followers
+        wrong = None
+        if name not in names:
+            wrong = f"{name!r} is none; the members are {known}"
+        elif not isinstance(several, list | tuple | set | frozenset):
+            wrong = f"{name!r} needs a list of names, as [{names[0]!r}]"
+        elif len(followers) < least:
+            wrong = f"{name!r} needs a list of at least {least}; leave it out where anybody may follow"
+        else:
+            unknown = [one for one in followers if one not in names]
+            wrong = f"{unknown[0]!r} is none; the members are {known}" if unknown else None
+        if wrong is not None:
+            msg = f"{where}: allowed_transitions={dict(given)!r}: {wrong}."
             raise UsageError(msg)
-    return tuple((name, tuple(given[name])) for name in names if name in given)
+    table = {name: frozenset(given[name]) for name in names if name in given}
+    return tuple((name, tuple(one for one in names if one in after)) for name, after in table.items())
 
 
 def checked_rotation(where: str, names: tuple[str, ...], allowed: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
@@ -257,27 +278,18 @@ def checked_rotation(where: str, names: tuple[str, ...], allowed: tuple[tuple[st
             raise UsageError(msg)
 
 
-def checked_odds(  # noqa: PLR0917 - what a draw depends on
-    where: str,
-    names: tuple[str, ...],
-    weights: Sequence[float] | None,
-    per: str,
-    seed: int | None,
-    allowed: Allowed,
+def checked_odds(
+    where: str, names: tuple[str, ...], weights: Sequence[float] | None, per: str, allowed: Allowed
 ) -> tuple[float, ...]:
     """Return how likely each member is to be drawn.
 
     Raises:
-        UsageError: if a value makes no sense, or there could be a turn at which nobody may be drawn.
+        UsageError: if there is not one weight for each, or there could be a turn at which nobody may be drawn.
     """
     odds = (1.0,) * len(names) if weights is None else tuple(weights)
-    fits = len(odds) == len(names) and all(one >= 0 for one in odds) and 0 < sum(odds) < float("inf")
-    whole: object = seed
-    if not fits or per not in ("turn", "run") or isinstance(whole, bool) or not isinstance(whole, int | None):
-        msg = (
-            f"{where}: weights={weights!r}, per={per!r}, seed={seed!r}: one weight of at least 0 for each of the "
-            f"{len(names)} members is needed, not all 0; 'turn' or 'run'; and a whole number, or None."
-        )
+    if len(odds) != len(names):
+        known = ", ".join(map(repr, names))
+        msg = f"{where}: weights={weights!r}: one for each of the {len(names)} members is needed, in the order {known}."
         raise UsageError(msg)
     if per == "run" and allowed:
         msg = f"{where}: per='run' draws one member for all turns, and allowed_transitions says who follows whom."

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import pydantic_core
 from pydantic import BaseModel, ValidationError
@@ -21,13 +21,12 @@ from graphflow.mcp.connection import version_of_graphflow
 from graphflow.mcp.extra import require_mcp
 from graphflow.mcp.offered import names_of
 from graphflow.mcp.server import KEY
-from graphflow.model.context import Context
+from graphflow.model.context import Context, question_field
 from graphflow.model.contract import Reason
 from graphflow.model.ids import path_text
 from graphflow.model.secrets import secret_fields
 from graphflow.model.thread import shown
 from graphflow.nodes.schemas import schema_text
-from graphflow.runtime.frames import takes_text
 from graphflow.runtime.handle import Run
 from graphflow.runtime.result import Result
 from graphflow.runtime.starting import start
@@ -116,8 +115,8 @@ def _one(graph: Graph[Any], name: str) -> Served:
     if lost := secrets.intersection(needed):
         msg = f"serve({graph!r}): {', '.join(sorted(lost))} is a secret, and a client of the protocol must know none."
         raise UsageError(msg)
-    first = next(iter(fields), None)
-    if first is not None and takes_text(fields[first].annotation) and set(needed) <= {first}:
+    first = question_field(cast("type[Context]", graph.context))
+    if first is not None and set(needed) <= {first}:
         said = fields[first].description
         schema: dict[str, Any] = {
             "type": "object",

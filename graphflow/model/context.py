@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar
@@ -289,3 +290,27 @@ def _explain(context: str, name: str, error: ValidationError, *, hidden: bool) -
     where = "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     given = first.get("input")
     return f"an update of {context}.{name}{where} does not fit: {first['msg']} (given {type(given).__name__})."
+
+
+@functools.lru_cache(maxsize=256)
+def question_field(kind: type[Context]) -> str | None:
+    """Return the name of the field that says what is asked: the first, if it takes a text and is no secret.
+
+    >>> class Case(Context):
+    ...     question: str | None = None
+    >>> question_field(Case)
+    'question'
+    """
+    name, info = next(iter(kind.model_fields.items()), (None, None))
+    if name is None or info is None or name in secret_fields(kind):
+        return None
+    kinds = (info.annotation, *typing.get_args(info.annotation))
+    union = typing.get_origin(info.annotation) in (typing.Union, types.UnionType)
+    return name if kinds[0] is str or (union and str in kinds) else None
+
+
+def question_of(context: Context) -> str:
+    """Return what a context says is asked; "" where it says nothing."""
+    name = question_field(type(context))
+    value = getattr(context, name) if name is not None else None
+    return value if isinstance(value, str) else ""

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from graphflow.model.frozen import FrozenDict, Json
 
+Bound = Literal[
+    "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
+    "no_progress",
+    "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
+]  # fmt: skip
+"""What may stop something that would go on."""
+
 Code = Literal[
     "failed", "timeout", "contract", "dependency", "unknown_target", "skipped", "conflict", "join_unmet", "no_route",
     "turns", "delegate", "reported", "stray_cancellation", "invalid_value", "cancelled",
     "empty_answer", "unknown_tool", "tool",
-    "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
-    "no_progress",
-    "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
+    Bound,
     "not_taken", "join_strict", "all_dead",
 ]  # fmt: skip
-"""Why something did not go its way; from "max_hops" to "seconds" they are bounds."""
+"""Why something did not go its way."""
+
+BOUNDS: Final[frozenset[str]] = frozenset(get_args(Bound))
+"""The codes that are bounds."""
 
 
 class Reason(BaseModel):

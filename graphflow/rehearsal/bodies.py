@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import typing
 from collections.abc import Callable
 from contextvars import copy_context
@@ -15,12 +16,12 @@ import anyio.to_thread
 from graphflow.errors import BoundHit, UsageError
 from graphflow.events import EffectRequested, Failure
 from graphflow.model.budget import Budget
+from graphflow.model.contract import BOUNDS
 from graphflow.model.ids import path_text
 from graphflow.rehearsal.distributions import drawn
-from graphflow.runtime.body import Body, takes_key
+from graphflow.runtime.body import Body, cancelled_classes, takes_key
 from graphflow.runtime.commands import StartBody
 from graphflow.runtime.core import failure_of
-from graphflow.runtime.visits import BOUNDS
 
 if TYPE_CHECKING:
     from graphflow.rehearsal.stage import Stage
@@ -136,7 +137,7 @@ class RehearsedBody(Body):
 
 async def act(stage: Stage, command: StartBody) -> None:
     """Run one body in a task of its own, and tell the stage what became of it."""
-    outcome, failure = None, None
+    outcome, failure, stray = None, None, False
     scope = anyio.CancelScope()
     body = stage.bodies[command.path] = RehearsedBody(stage, command, scope)
     with scope:
@@ -145,10 +146,13 @@ async def act(stage: Stage, command: StartBody) -> None:
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
             failure = _failure(error)
         except BaseException as error:
-            if not scope.cancel_called:  # it stops the whole rehearsal
+            if not isinstance(error, cancelled_classes()):  # it stops the whole rehearsal, and is raised there
                 stage.crashed(error)
-            raise
-    stage.returned(body, outcome, failure, cancelled=scope.cancelled_caught)
+                return
+            stray = not scope.cancel_called and anyio.current_effective_deadline() > -math.inf
+            if not stray:
+                raise
+    stage.returned(body, outcome, failure, cancelled=stray or scope.cancelled_caught)
 
 
 async def _outcome(stage: Stage, command: StartBody, body: RehearsedBody) -> Any:

@@ -13,7 +13,7 @@ from graphflow.graphs.compiled import Edge
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.context import rebuilt
-from graphflow.model.contract import Brief, Code, Reason, Report
+from graphflow.model.contract import BOUNDS, Brief, Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.outcome import Call, Delegate
 from graphflow.model.state import Message
@@ -21,7 +21,6 @@ from graphflow.nodes.agent import Agent, said_of
 from graphflow.runtime.frames import Frames
 from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
 from graphflow.runtime.tables import CallState, Frame, Inbox, Standing, Token, Trouble, Visit, Written
-from graphflow.runtime.visits import BOUNDS
 
 LOSSES: Final = BOUNDS | {"tool"}
 """The reasons for which a report is partial by failure or bound; a partial report for another is the callee's own."""

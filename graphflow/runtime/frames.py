@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typing
-from types import UnionType
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -12,7 +10,7 @@ from graphflow.errors import ContractError
 from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context, rules_of
+from graphflow.model.context import Context, question_field, rules_of
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
@@ -255,20 +253,13 @@ def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
     Raises:
         ValidationError: if a required field is left over.
     """
-    fields = kind.model_fields
-    first = next(iter(fields), None)
-    if first is None or not takes_text(fields[first].annotation):
+    first = question_field(kind)
+    if first is None:
         return kind()
     value = inbox[0].value if inbox else None
     text = value.objective if isinstance(value, Brief) else value if isinstance(value, str) else None
     if text is None and isinstance(value, Report):
         text = value.finding
-    if text is None and not fields[first].is_required():
+    if text is None and not kind.model_fields[first].is_required():
         return kind()
     return kind(**{first: "" if text is None else text})
-
-
-def takes_text(annotation: Any) -> bool:
-    """Tell whether a field's type is str, or an option of it."""
-    options = typing.get_args(annotation) if typing.get_origin(annotation) in (typing.Union, UnionType) else ()
-    return annotation is str or str in options

@@ -32,6 +32,7 @@ from graphflow.events import (
     NodeReturned,
     Warned,
 )
+from graphflow.model.contract import BOUNDS
 from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
@@ -58,7 +59,6 @@ from graphflow.runtime.commands import (
 from graphflow.runtime.core import failure_of, left_now
 from graphflow.runtime.recorder import Setup
 from graphflow.runtime.sessions import Group, Sessions, Work
-from graphflow.runtime.visits import BOUNDS
 
 if TYPE_CHECKING:
     from graphflow.runtime.recall import Recall

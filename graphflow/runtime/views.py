@@ -6,15 +6,15 @@ elsewhere, such as the output of a function, is put into the thread by the first
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel
 
 from graphflow.events import Boundary
+from graphflow.model.context import question_of
 from graphflow.model.contract import Brief, Report
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.state import Message
@@ -34,7 +34,6 @@ from graphflow.model.thread import (
 )
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
-from graphflow.runtime.frames import takes_text
 from graphflow.runtime.tables import Frame, Inbox, ThreadLog, Visit
 
 Ranges = tuple[tuple[int, int], ...]
@@ -193,7 +192,7 @@ def _greet(visit: Visit, log: ThreadLog) -> None:
     if brief is not None:
         message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)
     else:
-        text = first_text(visit.token.context)
+        text = question_of(visit.token.context)
         if not text:
             return
         if _came_in(frame, text):  # another node has said it, and no user
@@ -249,27 +248,13 @@ def _joined(value: Any) -> str:
     return "; ".join(map(shown, cast("tuple[Any, ...]", value))) if isinstance(value, tuple) else shown(value)
 
 
-def first_text(context: Any) -> str:
-    """Return what a context says first: its first field, if that is a text."""
-    name = _first_text_field(cast("Hashable", type(context)))
-    value = getattr(context, name) if name is not None else None
-    return value if isinstance(value, str) else ""
-
-
-@functools.lru_cache(maxsize=256)
-def _first_text_field(kind: Hashable) -> str | None:
-    fields: dict[str, Any] = getattr(kind, "model_fields", {})
-    name = next(iter(fields), None)
-    return name if name is not None and takes_text(fields[name].annotation) else None
-
-
 def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     """Return what arrived and does not stand in what crosses; what the thread does not have yet is put into it."""
     inbox = [message for message in visit.inbox if not isinstance(message.value, Brief)]  # what the frame was asked
     if not inbox:
         return ()
     frame = visit.token.frame
-    if visit.edge.name.source is None and log.user is not None and _came_in(frame, first_text(visit.token.context)):
+    if visit.edge.name.source is None and log.user is not None and _came_in(frame, question_of(visit.token.context)):
         return ()  # it is what the frame was asked
     said = {message.source for message in crossing if message.role == "assistant"}
     calls = {call.id for message in crossing for call in message.calls}

@@ -23,7 +23,7 @@ from graphflow.events import (
     VisitStatus,
 )
 from graphflow.graphs.compiled import ChooseOut, Edge, NextOut
-from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.contract import BOUNDS, Brief, Reason, Report
 from graphflow.model.frozen import class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
@@ -37,14 +37,6 @@ from graphflow.runtime.commands import AskHook
 from graphflow.runtime.core import group_of, thread_of, whereabouts
 from graphflow.runtime.ledger import RUNS, Meter
 from graphflow.runtime.tables import Asked, Inbox, Standing, Token, Trouble, Visit, Written
-
-BOUNDS = frozenset(
-    {
-        "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong",
-        "repetition", "no_progress", "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
-    }
-)  # fmt: skip
-"""The reason codes that are bounds."""
 
 
 class Visits(Attempts):

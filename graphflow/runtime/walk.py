@@ -95,9 +95,10 @@ class Walk(Core):
     def route_trouble(self, error: Exception, out: Out, name: str | None, path: Path) -> Trouble:
         """Make a failure of a condition that raised, blamed on the node that its edge leaves."""
         source = repr(name) if name is not None else "START"
-        error.add_note(f"raised by a condition on an edge that leaves {source}: {_route_text(out)}")
+        what = "what gives the items of the map at" if isinstance(out, MapOut) else "a condition on an edge that leaves"
+        error.add_note(f"raised by {what} {source}: {_route_text(out)}")
         trouble = self.trouble("failed", error, path)
-        text = f"a condition on an edge that leaves {source} raised ({_route_text(out)}): {trouble.reason.text}"
+        text = f"{what} {source} raised ({_route_text(out)}): {trouble.reason.text}"
         return trouble.saying(text)
 
     def follow(self, token: Token, out: Out, route: Any, inbox: Inbox, path: Path) -> None:
@@ -131,7 +132,9 @@ class Walk(Core):
         hop = counters.hops.get(edge, 0)
         if edge.max_hops is not None and hop >= edge.max_hops:
             called = f", which {edge.bound}= bounds" if edge.bound else ""
-            return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}{called}")
+            why = getattr(edge.test, "why", None)
+            told = f" ({why(token.context)})" if why is not None else ""
+            return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}{called}{told}")
         graph = token.frame.tables.graph
         if graph.max_hops is not None and counters.total >= graph.max_hops:
             wish = f"a further hop in {graph.name!r}, over {edge.name}"

@@ -3,6 +3,7 @@
 from graphflow.persistence.memory import MemoryJournal as MemoryJournal
 from graphflow.testing.clock import ManualClock as ManualClock
 from graphflow.testing.journals import journal_checks as journal_checks
+from graphflow.testing.models import Answer as Answer
 from graphflow.testing.models import RuleModel as RuleModel
 from graphflow.testing.models import ScriptedModel as ScriptedModel
 from graphflow.testing.models import call as call
@@ -14,6 +15,7 @@ from graphflow.testing.trace import fold_again as fold_again
 from graphflow.testing.trace import records_of as records_of
 
 __all__ = (
+    "Answer",
     "ManualClock",
     "MemoryJournal",
     "RuleModel",

@@ -1,7 +1,7 @@
 """Case R9 with agents: secrets in instructions, models, tools and contexts do not show in any text."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from pydantic import SecretStr
@@ -20,9 +20,13 @@ from graphflow import (
     Supervisor,
     ToolStep,
     last,
+    run,
+    secret,
     start,
+    strategies,
     tool,
 )
+from graphflow.errors import UsageError
 from graphflow.events import Event
 from graphflow.nodes.client import Stream
 from graphflow.persistence.lines import event_json
@@ -166,3 +170,28 @@ async def test_r9_an_error_of_a_script_shows_no_instructions() -> None:
     assert SECRET not in str(played.error)
     assert SECRET not in repr(played.result)
     assert SECRET not in str(played.reason)
+
+
+class Login(Context):
+    """A context that begins with a secret."""
+
+    token: Annotated[str, secret] = ""
+    question: str = "Who am I?"
+
+
+async def test_a_secret_is_not_what_a_model_is_asked() -> None:
+    """What the user says is the first field of the context, but where that is a secret."""
+    model = ScriptedModel("done", "done")
+    nested = strategies.sequential("team", Agent("b", model=model), context=strategies.Conversation)
+    graph = Graph("g", START >> Agent("a", model=model) >> nested >> END, context=Login)
+
+    result = await run(graph, Login(token="hunter2"))
+
+    assert result.status == "completed"
+    assert not [request for request in model.requests if "hunter2" in repr(request)]
+
+
+def test_a_team_whose_task_would_be_a_secret_is_refused() -> None:
+    """A task that somebody else says cannot be one."""
+    with pytest.raises(UsageError, match="'token' is a secret"):
+        strategies.router("r", lambda _: "a", Agent("a", model=ScriptedModel()), context=Login)

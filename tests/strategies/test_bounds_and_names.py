@@ -231,7 +231,7 @@ async def test_one_member_is_a_team_and_none_is_not(kind: Strategy) -> None:
     found = await judged(kind, of_any_size(kind, member("a")))
 
     assert found.result.status == "completed"
-    with pytest.raises(UsageError, match="0 of at least 1; the members are none"):
+    with pytest.raises(UsageError, match="at least one is needed, and there is none"):
         of_any_size(kind)
     with pytest.raises(UsageError, match=r"give one another name with \.named"):
         of_any_size(kind, member("a"), member("a"))

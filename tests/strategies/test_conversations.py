@@ -232,12 +232,12 @@ async def test_only_who_may_follow_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"weights": (1,)}, "one weight of at least 0 for each of the 2 members"),
-        ({"weights": (0, 0)}, "not all 0"),
+        ({"weights": (1,)}, "one for each of the 2 members is needed, in the order 'a', 'b'"),
+        ({"weights": (0, 0)}, "not all of them are 0"),
         ({"weights": (-1, 2)}, "at least 0"),
         ({"weights": (float("nan"), 1)}, "at least 0"),
-        ({"weights": (float("inf"), 1)}, "at least 0"),
-        ({"weights": (1e308, 1e308)}, "at least 0"),
+        ({"weights": (float("inf"), 1)}, "their sum is finite"),
+        ({"weights": (1e308, 1e308)}, "their sum is finite"),
         ({"seed": True}, "a whole number"),
         ({"seed": 1.5}, "a whole number"),
         ({"seed": "x"}, "a whole number"),
@@ -420,3 +420,41 @@ def test_an_async_predicate_is_refused() -> None:
     wrong: Any = later
     with pytest.raises(UsageError, match="nothing can be awaited"):
         strategies.round_robin("t", member("a"), turns=2, until=wrong)
+
+
+async def later() -> bool:
+    """An answer that has to be waited for."""
+    return False
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_until_that_counts_as_true_whatever_it_says_is_refused(waits: bool) -> None:
+    """A text, or something to wait for, is no answer; nobody's conversation ends because of it."""
+
+    def over(_: Conversation) -> Any:
+        return later() if waits else "no"
+
+    found = await played(strategies.round_robin("t", member("a"), turns=3, until=over))
+
+    assert isinstance(found.error, UsageError)
+    assert "True where the conversation is over" in str(found.error)
+
+
+async def test_a_conversation_that_has_ended_may_begin_anew() -> None:
+    """The context of a run that is over can be given to another one."""
+    team = strategies.round_robin("t", member("a"), member("b"), turns=2)
+    ended = Conversation(task=ASKED, over=True)
+
+    result = await run(team, ended)
+
+    assert [one.speaker for one in result.context.said] == ["a", "b"]
+
+
+def test_transitions_in_a_set_are_in_the_order_of_the_members() -> None:
+    """A set has another order in each process, and a team is the same in all of them."""
+    members = [member(name) for name in "abcd"]
+
+    def team(allowed: Any) -> str:
+        return strategies.random("t", *members, seed=1, allowed_transitions={"a": allowed}).fingerprint()
+
+    assert team({"d", "b", "c"}) == team(["b", "c", "d"]) == team(("d", "c", "b"))

@@ -153,15 +153,31 @@ async def test_a_bad_plan_never_runs_and_its_planner_is_told_everything() -> Non
     """Nothing of it begins; the next plan is made knowing every problem of the last."""
     log: list[str] = []
     bad = plan_of(("1", "nobody"), ("2", "w", ("7",)))
-    model = ScriptedModel(bad, "no plan", plan_of(("1", "w")))
+    model = ScriptedModel(bad, plan_of(("1", "w")))
 
-    found = await judged("plan_execute", strategies.plan_execute("t", Agent("p", model=model), working("w", log)))
+    team = strategies.plan_execute("t", Agent("p", model=model, output=Plan), working("w", log))
+
+    found = await judged("plan_execute", team)
 
     assert log == ["do 1 begins", "do 1 ends"]
     told = ["\n".join(message.text for message in request.messages) for request in model.requests]
     assert "goes to 'nobody', which is none of 'w'" in told[1]
     assert "needs '7', which is no step" in told[1]
-    assert "it is no plan" in told[2]
+    assert found.result.status == "completed"
+
+
+async def test_a_function_that_gives_no_plan_is_told() -> None:
+    """Words that are no plan go back to their planner, like a plan that cannot be right."""
+    heard: list[str] = []
+
+    @node(name="p")
+    async def plans(state: State[PlannedTask]) -> str:
+        heard.extend(state.context.problems)
+        return "no plan" if state.visit == 1 else plan_of(("1", "w")).model_dump_json()
+
+    found = await judged("plan_execute", strategies.plan_execute("t", plans, member("w")))
+
+    assert heard[0].startswith("it is no plan (")
     assert found.result.status == "completed"
 
 
@@ -367,7 +383,7 @@ def test_tools_that_a_step_cannot_call_are_refused() -> None:
         strategies.plan_execute("t", planner("p", plan_of(("1", "w"))), tools=[refund])
     with pytest.raises(UsageError, match="two members are called 'price'"):
         strategies.plan_execute("t", planner("p", plan_of(("1", "w"))), member("price"), tools=[price])
-    with pytest.raises(UsageError, match="1 of at least 2"):
+    with pytest.raises(UsageError, match="workers and tools: at least one is needed, and there is none"):
         strategies.plan_execute("t", planner("p", plan_of(("1", "w"))))
 
 

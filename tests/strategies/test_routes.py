@@ -199,8 +199,8 @@ async def later(state: State[Task]) -> Any:
 @pytest.mark.parametrize(
     ("by", "targets", "words"),
     [
-        (by_urgency, (), "0 of at least 1"),
-        ("a", (member("a"),), "a function from state to a name"),
+        (by_urgency, (), "targets: at least one is needed"),
+        ("a", (member("a"),), "a function from the state to a name"),
         (later, (member("a"),), "nothing can be awaited"),
         (agent("a"), (member("a"),), "two members are called 'a'"),
     ],

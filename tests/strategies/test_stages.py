@@ -150,7 +150,7 @@ def test_gates_and_views_that_make_no_sense_are_refused() -> None:
         strategies.sequential("t", member("a"), gates={"z": lambda _: None})
     with pytest.raises(UsageError, match="nothing can be awaited"):
         strategies.sequential("t", member("a"), gates={"a": slow})
-    with pytest.raises(UsageError, match="neither 'previous' nor 'all'"):
+    with pytest.raises(UsageError, match="see='some': 'previous' or 'all' is needed"):
         strategies.sequential("t", member("a"), see=view)
 
 
@@ -402,3 +402,14 @@ async def test_a_gate_sees_what_its_stage_has_just_said() -> None:
     await played(team)
 
     assert heard == [("a says.",), ("a says.", "b says.")]
+
+
+async def test_members_that_a_bound_stops_have_not_failed() -> None:
+    """More of the budget would help, so what they have not done is a part that is missing."""
+    team = strategies.parallel("t", agent("a"), agent("b"), budget=Budget(model_calls=0))
+
+    found = await played(team)
+
+    assert found.result.status == "partial"
+    assert report_of(found.result.output).status == "partial"
+    assert "'a'" in report_of(found.result.output).reason.text  # type: ignore[union-attr]  # it is partial

@@ -353,13 +353,13 @@ def test_swarms_and_handoffs_that_make_no_sense_are_refused() -> None:
     a, b = agent("a"), agent("b")
     wrong: Any = "b"
     makes: tuple[tuple[Callable[[], object], str], ...] = (
-        (lambda: strategies.swarm("t", a), "1 of at least 2"),
+        (lambda: strategies.swarm("t", a), "at least two are needed, and there is only 'a'"),
         (lambda: strategies.swarm("t", a, agent("a")), "two members are called 'a'"),
         (lambda: strategies.swarm("t", a, wrong), "a node is needed"),
         (lambda: strategies.swarm("t", a, b, max_handoffs=-1), "max_handoffs"),
         (lambda: strategies.swarm("t", a, b, max_each=-1), "max_each"),
         (lambda: strategies.swarm("t", a, b, allowed_transitions={"a": ["z"]}), "'z' is none"),
-        (lambda: strategies.handoff("t", a), "1 of at least 2"),
+        (lambda: strategies.handoff("t", a), "specialists: at least one is needed"),
         (lambda: strategies.handoff("t", a, b, back=-1), "back"),
     )
 

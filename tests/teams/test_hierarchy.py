@@ -145,7 +145,7 @@ async def test_a_team_that_fails_is_a_report_to_its_supervisor() -> None:
         pytest.param({7: ["a"]}, "7 is no member", id="a number as supervisor"),
         pytest.param({"a": ["b", "b"]}, "two members are called 'b'", id="twice in a team"),
         pytest.param({"a": ["a"]}, "two members are called 'a'", id="in its own team"),
-        pytest.param({"a": []}, "1 of at least 2", id="nobody to lead"),
+        pytest.param({"a": []}, "at least one is needed, and there is none", id="nobody to lead"),
         pytest.param({hierarchy("g", {"h": ["i"]}, model=MODEL): ["a"]}, "the graph 'g' cannot lead 'a'", id="a graph"),
         pytest.param({"a": [""]}, "a name is needed", id="no name"),
     ],
@@ -341,3 +341,10 @@ def test_341_nodes_are_checked_proved_and_drawn_in_seconds() -> None:
         assert f">{name}</FONT>" in dot
         assert name in mermaid
     assert dot.count("style=invis") >= 200  # what holds the teams below each other
+
+
+@pytest.mark.parametrize("team", [{"chief": ["a", None, "b"]}, {"chief": {"a": [], None: [], "b": []}}])
+def test_nobody_is_no_member(team: Any) -> None:
+    """What is no member is told, and none behind it is lost."""
+    with pytest.raises(UsageError, match="None is no member"):
+        hierarchy("h", team, model=ScriptedModel())

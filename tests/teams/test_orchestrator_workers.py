@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphflow import Brief, Call, Context, Delegate, Graph, Human, State, Step, node, start, tool
+from graphflow import Brief, Call, Context, Delegate, Graph, Human, State, Step, node, run, start, tool
 from graphflow.errors import UsageError
 from graphflow.graphs.strategies import sequential
 from graphflow.graphs.teams import Effort, EffortPolicy, EffortReport, Tier, WorkBrief, orchestrator_workers, overlap
@@ -50,10 +50,10 @@ def research(
         pytest.param("simple", 1, id="simple"),
         pytest.param("comparison", 4, id="comparison"),
         pytest.param("complex", 10, id="complex"),
-        pytest.param("of no tier", 1, id="fallback"),
+        pytest.param(says("sizes", "of no tier"), 1, id="fallback"),
     ],
 )
-async def test_a_lead_that_asks_for_50_gets_refusals_and_answers(tier: str, most: int) -> None:
+async def test_a_lead_that_asks_for_50_gets_refusals_and_answers(tier: Any, most: int) -> None:
     """As many workers work as the tier allows; the rest is refused, the lead is told, and the answer is its own."""
     graph = research(says("worker", "Seen."), lead=asks(50), tier=tier, policy=EffortPolicy())
 
@@ -65,6 +65,14 @@ async def test_a_lead_that_asks_for_50_gets_refusals_and_answers(tier: str, most
     assert [reason.code for reason in found.result.refused] == ["max_hops"] * (50 - most)
     assert [one.objective for one in report.assigned] == [f"Part {n} of it" for n in range(most)]
     assert [one.finding for one in found.result.context.reports] == ["Seen."] * most
+
+
+async def test_a_function_that_names_no_tier_fails() -> None:
+    """A slip in a function is told with the tiers there are; only a node's words fall back."""
+    graph = research(says("worker", "Seen."), lead=asks(1), tier="huge")
+
+    with pytest.raises(UsageError, match="tier gave 'huge': a function names one of 'small', 'large'"):
+        await run(graph, Effort(task="Is it so?"))
 
 
 async def test_a_bound_holds_over_all_workers_and_all_turns() -> None:
@@ -350,7 +358,7 @@ def test_a_policy_that_makes_no_sense_is_refused(tiers: Any) -> None:
     """It has a tier at least, of different names, and the fallback is one of them."""
     with pytest.raises(UsageError, match="EffortPolicy"):
         EffortPolicy(tiers)
-    with pytest.raises(UsageError, match="the fallback is one of them"):
+    with pytest.raises(UsageError, match="'huge': it is one of the tiers"):
         EffortPolicy(fallback="huge")
 
 
@@ -362,11 +370,11 @@ def test_a_team_that_makes_no_sense_is_refused() -> None:
 
     lead, worker = one("lead"), says("worker", "-")
     wrong: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
-        ((lead,), {}, "1 of at least 2"),
+        ((lead,), {}, "workers: at least one is needed"),
         ((sequential("lead", worker), worker), {}, "a graph has nobody"),
         ((lead, worker, worker), {}, "two members are called 'worker'"),
-        ((lead, worker), {"policy": 7}, "a policy is an EffortPolicy"),
-        ((lead, worker), {"tier": 7}, "a tier is named by"),
+        ((lead, worker), {"policy": 7}, "an EffortPolicy is needed, or None"),
+        ((lead, worker), {"tier": 7}, "a function from the state to a name"),
         ((lead, worker), {"tier": lead}, "two members are called 'lead'"),
         ((lead, "worker"), {}, "a node is needed"),
         ((lead, worker), {"tier": later}, "write a plain function"),

@@ -95,7 +95,7 @@ def test_what_is_no_debate_is_refused() -> None:
     """One alone does not debate, two of one name cannot be told apart, and rounds are counted from one."""
     a, b, judge = says("a", ""), says("b", ""), says("judge", "")
 
-    with pytest.raises(UsageError, match="2 of at least 3"):
+    with pytest.raises(UsageError, match="at least two are needed, and there is only 'a'"):
         debate("talk", a, judge=judge)
     with pytest.raises(UsageError, match="two members are called 'a'"):
         debate("talk", a, b, judge=a)
