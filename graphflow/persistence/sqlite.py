@@ -64,6 +64,7 @@ class SqliteJournal:
 
     The file must lie on a disk of this machine: the locks of SQLite do not hold over network file systems. Beside it
     lie its log (`-wal`, `-shm`) and the locks of the runs at work (`.locks`), which belong to it while it is in use.
+    With `fsync=True` the log has 4 MB from the beginning: a commit that makes no file longer is twice as quick.
 
     One object serves any number of runs, threads and event loops.
 

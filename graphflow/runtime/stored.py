@@ -117,11 +117,22 @@ async def rows_of(journal: Journal, run: str, until: int | None = None) -> Seque
         UnknownRun: if there is none.
         JournalDamaged: if they cannot be read.
     """
+    rows = await found_rows(journal, run)
+    wanted = rows if until is None else [row for row in rows if row.seq <= until]
+    return await anyio.to_thread.run_sync(upgraded, run, wanted)
+
+
+async def found_rows(journal: Journal, run: str) -> Sequence[Row]:
+    """Return the rows of a stored run as they are stored.
+
+    Raises:
+        UnknownRun: if there is none.
+        JournalDamaged: if they cannot be read.
+    """
     rows = await journal.read(run)
     if not rows:
         raise UnknownRun(run, [known.run for known in await journal.runs()])
-    wanted = rows if until is None else [row for row in rows if row.seq <= until]
-    return await anyio.to_thread.run_sync(upgraded, run, wanted)
+    return rows
 
 
 def fold_rows(
