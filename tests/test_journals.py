@@ -9,7 +9,6 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from blockbuster import BlockBuster
 
 from graphflow.errors import GraphflowError, RunLocked, UsageError
 from graphflow.events import Journal, Row, StoredRun, Writer
@@ -20,12 +19,6 @@ from graphflow.persistence.sqlite_lock import RunLock
 from graphflow.testing.journals import JournalCheck, journal_checks
 from tests.servers import Postgres
 from tests.servers import shared_postgres as shared_postgres  # noqa: PLC0414 - a fixture
-
-
-@pytest.fixture(autouse=True)
-def _appends_may_block(blockbuster: BlockBuster) -> None:
-    """An append to a SQLite file takes microseconds, and is made in the event loop's thread; nothing else is."""
-    blockbuster.functions["sqlite3.Cursor.execute"].can_block_in("graphflow/persistence/sqlite.py", "append_nowait")
 
 
 async def lose_in_memory(writer: Writer) -> None:

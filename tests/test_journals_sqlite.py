@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Final
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
-from blockbuster import BlockBuster
 
 from graphflow.errors import JournalDamaged, JournalError, JournalUnavailable, RunLocked, UsageError
 from graphflow.events import Row
@@ -28,12 +28,6 @@ from tests.support import examples
 
 SIZE: Final = 1250
 """The bytes of a usual row."""
-
-
-@pytest.fixture(autouse=True)
-def _appends_may_block(blockbuster: BlockBuster) -> None:
-    """An append to a SQLite file takes microseconds, and is made in the event loop's thread; nothing else is."""
-    blockbuster.functions["sqlite3.Cursor.execute"].can_block_in("graphflow/persistence/sqlite.py", "append_nowait")
 
 
 @pytest.fixture
@@ -419,6 +413,46 @@ def test_each_row_waits_for_the_disk_if_that_is_wanted(path: Path) -> None:
 
         assert found == (level,)
         anyio.run(writer.release)
+
+
+def test_a_log_that_was_made_long_is_read_after_a_crash(path: Path, tmp_path: Path) -> None:
+    """With `fsync` the log is written over zeros; what a crash leaves of both files holds every row, and no other."""
+    journal, left = SqliteJournal(path, fsync=True), tmp_path / "left.db"
+    writer = anyio.run(journal.claim, "run")
+    for seq in range(5):
+        writer.append_nowait(row(seq, SIZE))
+    length = Path(f"{path}-wal").stat().st_size
+    for ending in ("", "-wal"):  # as they lie on the disk after a power cut
+        Path(f"{left}{ending}").write_bytes(Path(f"{path}{ending}").read_bytes())
+
+    found = anyio.run(SqliteJournal(left, fsync=True).read, "run")
+
+    assert [*found] == [row(seq, SIZE) for seq in range(5)]
+    assert length >= 4_000_000
+    anyio.run(writer.release)
+
+
+async def test_a_claim_waits_in_a_thread_while_another_process_writes(path: Path) -> None:
+    """A claim is made at once where it can be; where somebody holds the file, the event loop goes on meanwhile."""
+    journal = SqliteJournal(path, patience=30)
+    await store(journal, "earlier", range(1))
+    claimed, waited = list[SqliteWriter](), False
+
+    async def claim() -> None:
+        claimed.append(await journal.claim("run"))
+
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        await anyio.to_thread.run_sync(other.execute, "BEGIN IMMEDIATE")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(claim)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            waited = not claimed
+            await anyio.to_thread.run_sync(other.execute, "ROLLBACK")
+
+    assert waited
+    assert [writer.run for writer in claimed] == ["run"]
+    await claimed[0].release()
 
 
 async def test_a_slow_disk_is_waited_for_in_a_thread(path: Path) -> None:

@@ -81,6 +81,24 @@ def test_decisions_are_written_as_the_general_way_writes_them(several: list[Deci
     assert written == compact_json([general._array(body) for body in several])  # pyright: ignore[reportPrivateUsage]
 
 
+hops = st.tuples(
+    st.builds(NodeEnded, paths, st.sampled_from(get_args(VisitStatus)), st.none() | reasons),
+    st.builds(EdgeTaken, st.just(()) | paths, edges, counts),
+    st.builds(NodeStarted, paths, edges),
+)
+
+
+@given(st.lists(hops, max_size=3))
+@settings(max_examples=examples(300))
+def test_hops_are_written_as_the_general_way_writes_them(several: list[tuple[Decision, ...]]) -> None:
+    """The three decisions of a hop, which are the most frequent, have a way of their own."""
+    quick, general = rows(), rows()
+
+    written = [quick.decisions(hop) for hop in several]
+
+    assert written == [compact_json([*map(general._array, hop)]) for hop in several]  # pyright: ignore[reportPrivateUsage]
+
+
 @given(st.lists(returned, max_size=4))
 @settings(max_examples=examples(500))
 def test_what_nodes_return_is_written_as_the_general_way_writes_it(several: list[NodeReturned]) -> None:

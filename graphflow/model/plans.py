@@ -12,10 +12,11 @@ from typing import Any, Final, cast
 
 from pydantic import BaseModel, ConfigDict, RootModel, TypeAdapter, ValidationError
 from pydantic.dataclasses import rebuild_dataclass
-from pydantic_core import ArgsKwargs, PydanticUndefined
+from pydantic_core import ArgsKwargs, PydanticUndefined, SchemaValidator
 from typing_extensions import TypedDict
 
 from graphflow.model.exact import Refused, only, same, short
+from graphflow.model.frozen import class_of
 from graphflow.model.outcome import Delegate
 from graphflow.model.scalars import is_text
 from graphflow.model.secrets import hints_of, secret_fields
@@ -131,9 +132,15 @@ def _compare(found: Parts, wanted: Parts, given: frozenset[str]) -> None:
 
 
 class ModelPlan(Plan):
-    """How pydantic models are taken apart and built again."""
+    """How pydantic models are taken apart and built again.
 
-    __slots__ = ("_defaults", "_private", "_root", "_validate", "all_names", "open")
+    Attributes:
+        all_names: the names of its fields.
+        open: whether it takes values that are no fields.
+        plain: for each field the classes of which it takes any value, and as it is; None if that cannot be told of all.
+    """
+
+    __slots__ = ("_defaults", "_private", "_root", "_validate", "all_names", "open", "plain")
 
     def __init__(self, kind: type[BaseModel]) -> None:
         """Complete the class.
@@ -155,6 +162,33 @@ class ModelPlan(Plan):
             for name, info in kind.model_fields.items()
             if info.default is not PydanticUndefined and info.default_factory is None
         }
+        self.plain = None if self.hidden or self._private else _plain(kind)
+
+    def take_plain(self, held: Parts, made: Parts) -> bool:
+        """Put the fields of a model, or of its data, into `made`; tell whether each is what `plain` says, and short.
+
+        Such fields are their own data, and no value need be built again to prove that they come back.
+        """
+        if self.plain is None:
+            return False
+        for name, kinds in self.plain.items():
+            part = held.get(name, held)
+            kind = class_of(part)
+            if kind not in kinds or not (part.isascii() if kind is str else part is None or -_FAR < part < _FAR):
+                return False
+            made[name] = part
+        return True
+
+    def build_plain(self, parts: Parts) -> Any:
+        """Return a model of what `take_plain` has taken.
+
+        Raises:
+            Misfit: if there is none.
+        """
+        try:
+            return self._validate(parts, strict=True, by_alias=False, by_name=True)
+        except Exception as error:
+            raise self.told(error) from error
 
     def build_model(
         self,
@@ -226,6 +260,40 @@ class ModelPlan(Plan):
             raise Refused(self.kind, f"it raised {type(error).__name__} when it was built again") from error
         if different:
             raise Refused(self.kind, "its private attributes are not stored: make fields of them")
+
+
+_FAR: Final = 1 << 64
+_PLAIN_TYPES: Final[Mapping[str, type[Any]]] = {"str": str, "int": int, "bool": bool, "none": type(None)}
+_PLAIN_CONFIG: Final = frozenset({"title", "frozen", "extra_fields_behavior"})
+
+
+def _plain(kind: type[BaseModel]) -> dict[str, frozenset[type[Any]]] | None:
+    """Return for each field of a model the classes of which it takes any value as it is, by what pydantic made of it.
+
+    Where anything of the user's takes part, a validator, a constraint, a setting, nothing is told.
+    """
+    schema: Any = kind.__pydantic_core_schema__
+    if (
+        type(kind.__pydantic_validator__) is not SchemaValidator
+        or schema["type"] != "model"
+        or schema.get("custom_init")
+        or schema.get("root_model")
+        or schema.get("post_init")
+        or not schema.get("config", {}).keys() <= _PLAIN_CONFIG
+        or schema.get("config", {}).get("extra_fields_behavior") == "allow"
+        or schema["schema"]["type"] != "model-fields"
+    ):
+        return None
+    found: dict[str, frozenset[type[Any]]] = {}
+    for name in kind.model_fields:
+        field = schema["schema"]["fields"][name]
+        part = field["schema"]["schema"] if field["schema"]["type"] == "default" else field["schema"]
+        many = part["type"] == "nullable" and part.keys() == {"type", "schema"}
+        one = part["schema"] if many else part
+        if one.keys() != {"type"} or one["type"] not in _PLAIN_TYPES:
+            return None
+        found[name] = frozenset({_PLAIN_TYPES[one["type"]], *([type(None)] if many else [])})
+    return found
 
 
 class DataPlan(Plan):

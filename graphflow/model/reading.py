@@ -77,6 +77,8 @@ class Reading:
             if tag == "NOTHING" and len(data) == 1:
                 return NOTHING
             return self._instance(self._kinds.named(tag), data, depth)
+        if tag == "Update" and len(data) == 2 and "of" in data:  # noqa: PLR2004 - as below
+            return self.update(data["of"], depth)
         first, *more = data
         form = more[0] if more and first == "$" else first
         read = readers.get(form)
@@ -155,7 +157,7 @@ class Reading:
         field = ""
         try:
             for field, part in parts:
-                if not is_text(field):
+                if not (field.isascii() or is_text(field)):
                     msg = "this is no name of a field"
                     raise Unreadable(msg)
                 if field in self._kinds.secrets and _is_secret(part):
@@ -230,6 +232,9 @@ class Reading:
         return plan.build(parts, given)
 
     def _model(self, plan: ModelPlan, data: Data, depth: int) -> Any:
+        plain: Data = {}
+        if len(data) == len(plan.names) + 1 and plan.take_plain(data, plain):
+            return plan.build_plain(plain)
         more: AbstractSet[str] = _TAG
         if len(data) != len(plan.names) + 1 or not data.keys() >= plan.all_names:
             more = data.keys() - plan.all_names

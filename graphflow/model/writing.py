@@ -117,7 +117,7 @@ def _found(kind: type[Any], kinds: Kinds) -> How:
     if name is not None:
         plan = kinds.plan(kind)
         if isinstance(plan, ModelPlan):
-            return _writes_model(plan, name)
+            return _writes_plain(plan, name) if plan.plain is not None else _writes_model(plan, name)
         return _writes_enum(plan, name) if isinstance(plan, EnumPlan) else _writes_fields(plan, name)
     if issubclass(kind, type) or kind in FORMS:
         return _write_type
@@ -237,7 +237,7 @@ def _write_update(writing: Writing, value: Update, depth: int, _: str | None) ->
     hidden = writing.kinds.secrets
     try:
         for field, item in value.fields.items():
-            if type(field) is not str or not is_text(field):
+            if type(field) is not str or not (field.isascii() or is_text(field)):
                 raise Refused(str, "the name of a field is a text without halves of surrogate pairs")
             made[field] = writing.hide(item, field) if field in hidden else writing.write(item, depth + 1, field)
     except Refused as refused:
@@ -255,6 +255,24 @@ def _write_type(writing: Writing, value: Any, depth: int, _: str | None) -> Data
 
 
 # --- classes of the graph --------------------------------------------------------------------------------------------
+
+
+def _writes_plain(plan: ModelPlan, tag: str) -> How:
+    """Return how the values of a model of texts and numbers are written, whose class proves that they come back."""
+    every, count, general = plan.all_names, len(plan.names), _writes_model(plan, tag)
+
+    def write(writing: Writing, value: Any, depth: int, name: str | None) -> Any:
+        try:
+            held: Data = value.__dict__
+            usual = value.__pydantic_fields_set__ == every and value.__pydantic_extra__ is None
+        except Exception:  # noqa: BLE001 - there it is said
+            return general(writing, value, depth, name)
+        data: Data = {"$": tag}
+        if usual and depth < DEEPEST and len(held) == count and plan.take_plain(held, data):
+            return data
+        return general(writing, value, depth, name)
+
+    return write
 
 
 def _writes_model(plan: ModelPlan, tag: str) -> How:

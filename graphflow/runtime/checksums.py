@@ -21,6 +21,9 @@ _DIGITS: Final = 8
 _ENTRY: Final = _DIGITS + 3
 """How many characters of the decisions belong to the checksum, with its quotes and the bracket behind it."""
 
+ENTRY: Final = _ENTRY + 1
+"""How many stand behind the last decision, with the comma."""
+
 _BETWEEN: Final = frozenset({",", ", "})
 _NOTHING: Final = frozenset({""})
 

@@ -37,10 +37,10 @@ from graphflow.runtime.handle import Run, answer_to, give_back, spawn
 from graphflow.runtime.recorder import Setup, Store
 from graphflow.runtime.redaction import Redact
 from graphflow.runtime.result import Result
-from graphflow.runtime.rows import Rows
+from graphflow.runtime.rows import Rows, upgraded
 from graphflow.runtime.runner import Runner
 from graphflow.runtime.starting import Starting, check_given, check_journal, check_models, to_the_end
-from graphflow.runtime.stored import Changed, Folded, fold_rows, prepared, rows_of
+from graphflow.runtime.stored import Changed, Folded, fold_rows, found_rows, prepared, rows_of
 
 C = TypeVar("C", bound=Context)
 
@@ -124,10 +124,10 @@ def reopen(
         await check_models(graph)
         writer = await journal.claim(run_id)
         try:
-            stored = await rows_of(journal, run_id)
-            folded, rows = await fold_stored(graph, run_id, stored, changed, secrets, keep=keep)
+            found = await found_rows(journal, run_id)
+            folded, rows, last = await _fold_found(graph, run_id, found, changed, secrets, keep=keep)
             _check_same(run_id, folded, before, redact)
-            rows.follow(stored[-1])
+            rows.follow(last)
             setup = Setup(
                 graph=graph, run_id=run_id, clock=clock or RealClock(), store=Store(rows, writer),
                 listeners=listeners, before=before, resources=resources, redact=redact, keep=keep, spawn=spawn,
@@ -281,7 +281,7 @@ async def replay(
         UsageError: if the run was broken off, so that it has no result yet.
     """
     _check_use(graph, journal, changed, NO_ANSWERS, secrets)
-    folded, _ = await fold_stored(graph, run_id, await rows_of(journal, run_id), changed, secrets)
+    folded, _, _ = await _fold_found(graph, run_id, await found_rows(journal, run_id), changed, secrets)
     return await looked_at(graph, run_id, folded).result()
 
 
@@ -323,6 +323,24 @@ async def fold_stored(
     def work() -> tuple[Folded, Rows]:
         rows = prepared(graph).rows(secrets)
         return fold_rows(graph, run_id, stored, rows, changed=changed, keep=keep), rows
+
+    return await anyio.to_thread.run_sync(work)
+
+
+async def _fold_found(
+    graph: Graph[Any],
+    run_id: str,
+    found: Sequence[Row],
+    changed: Changed,
+    secrets: Mapping[str, object] | None,
+    *,
+    keep: bool = False,
+) -> tuple[Folded, Rows, Row]:
+    """Do what `fold_stored` does with rows as they are stored, in the same thread; return their last one too."""
+
+    def work() -> tuple[Folded, Rows, Row]:
+        stored, rows = upgraded(run_id, found), prepared(graph).rows(secrets)
+        return fold_rows(graph, run_id, stored, rows, changed=changed, keep=keep), rows, stored[-1]
 
     return await anyio.to_thread.run_sync(work)
 
