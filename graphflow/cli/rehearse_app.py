@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, cast
@@ -18,11 +19,17 @@ if TYPE_CHECKING:
     from graphflow.cli.printing import Screen
     from graphflow.graphs.graph import Graph
     from graphflow.nodes.client import Price
-    from graphflow.rehearsal import Choices, Rehearsal
+    from graphflow.rehearsal import Choices
     from graphflow.rehearsal.settings import Names
 
 FORM: Final = "[NAME=]DISTRIBUTION"
 KINDS: Final = "2, uniform:1,3, normal:2,0.5, lognormal:2,0.6 (median, sigma), exp:2 or recorded:RUN"
+
+FOR_ALL: Final = ("people_latency", "approval_rate")
+"""What is not told apart by name."""
+
+MOST_PRICE: Final = 1_000_000_000
+"""The highest price of a million tokens, in US dollars."""
 
 Many: TypeAlias = list[str] | None
 
@@ -210,23 +217,26 @@ def rehearse_command(screen: Screen, words: Words) -> int:
     from graphflow.graphs.checks import require_runnable
     from graphflow.rehearsal import plot, rehearse_sync
     from graphflow.rehearsal.running import names_of, nodes_of
-    from graphflow.rehearsal.table import table
+    from graphflow.rehearsal.table import data, table
 
-    if words.plot is not None and not words.plot.lower().endswith(".svg"):
-        raise BadUse(f"--plot {words.plot}: it is drawn as SVG; name a file that ends in .svg.")
+    if words.plot is not None:
+        if not words.plot.lower().endswith(".svg"):
+            raise BadUse(f"--plot {words.plot}: it is drawn as SVG; name a file that ends in .svg.")
+        _write(words.plot, None)  # before anything runs
     graph = tightened(load_graph(words.target), words.max_depth)
     require_runnable(graph)
     names = names_of(tuple(nodes_of(graph)))
     given = _given(words, names)
     context = context_of(graph.context, words.input, words.sets)
+    budget, price = budget_from(words.budget), _price(words.price)
     _say_what_runs(screen, graph, given.get("stand_ins", {}))
     found = rehearse_sync(
-        graph, context, runs=words.runs, seed=words.seed, budget=budget_from(words.budget),
-        max_parallel=words.max_parallel, price=_price(words.price), **given,
+        graph, context, runs=words.runs, seed=words.seed, budget=budget, max_parallel=words.max_parallel,
+        price=price, **given,
     )  # fmt: skip
+    screen.out.line(to_json(data(found)) if words.json else table(found))
     if words.plot is not None:
         _write(words.plot, plot(found))
-    screen.out.line(to_json(_data(found)) if words.json else table(found))
     return FAILED if any(found.excesses()) else 0
 
 
@@ -246,21 +256,26 @@ def _given(words: Words, names: Names) -> dict[str, Any]:
     """Return what is drawn from, and who stands in, as `rehearse` takes it; what is not said has its default."""
     from graphflow.rehearsal.settings import checked_rate
 
+    agents, tools = names.agents, names.tools
+    known = {
+        "latency": agents, "tokens": agents, "input_tokens": agents, "tool_tokens": tools, "failure_rate": agents,
+        "tool_failure_rate": tools,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
         recorded = _Recorded(words.db, names, stack)
         made: dict[str, Any] = {
-            what: _table(what, items, functools.partial(recorded.distributions, what))
+            what: _table(what, items, functools.partial(recorded.distributions, what), known.get(what))
             for what, items in words.drawn.items()
             if items
         }
     made |= {
-        what: _table(what, items, lambda text: checked_rate("", _number(text)))
+        what: _table(what, items, lambda text: checked_rate("", _number(text)), known.get(what))
         for what, items in words.rates.items()
         if items
     }
     if words.act:
-        made["choices"] = _table("act", words.act, _choices)
-    for what in ("people_latency", "approval_rate"):
+        made["choices"] = _table("act", words.act, _choices, agents)
+    for what in FOR_ALL:
         if what in made:
             made[what] = made[what][""]
     if words.stand_ins is not None:
@@ -268,22 +283,29 @@ def _given(words: Words, names: Names) -> dict[str, Any]:
     return made
 
 
-def _table(what: str, items: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
-    """Read `[NAME=]VALUE` items; one without a name is for all.
+def _table(what: str, items: Sequence[str], read: Callable[[str], Any], known: frozenset[str] | None) -> dict[str, Any]:
+    """Read `[NAME=]VALUE` items; one without a name is for all; `known` are the names, None if nobody knows them.
 
     Raises:
-        BadUse: if a value is none.
+        BadUse: if a value is none, or there is nobody of its name.
     """
     from graphflow.cli.faults import BadUse
     from graphflow.errors import UsageError
+    from graphflow.rehearsal.settings import unknown
 
+    option = f"--{what.replace('_', '-')}"
     found: dict[str, Any] = {}
     for item in items:
         name, _, text = item.rpartition("=")
+        if name and what in FOR_ALL:
+            raise BadUse(f"{option} {item}: there is one for all, which takes no name; write {option} {text}.")
+        wrong = None if known is None else unknown(name, known)
+        if wrong is not None:
+            raise BadUse(f"{option} {item}: {wrong}")
         try:
             value: object = read(text)
         except (UsageError, ValueError) as error:
-            raise BadUse(f"--{what.replace('_', '-')} {item}: {error}") from error
+            raise BadUse(f"{option} {item}: {error}") from error
         if not isinstance(value, Mapping):
             found[name] = value
             continue
@@ -387,59 +409,37 @@ def _price(text: str | None) -> Price | None:
     if text is None:
         return None
     try:
-        parts = [Decimal(part) / 1_000_000 for part in text.split(",")]
-        reads, writes = parts
-        if not all(part.is_finite() and part >= 0 for part in parts):
+        reads, writes = map(Decimal, text.split(","))
+        if not all(part.is_finite() and 0 <= part <= MOST_PRICE for part in (reads, writes)):
             raise ValueError
     except (InvalidOperation, ValueError):
         raise BadUse(
             f"--price {text}: two amounts of at least 0 are needed, as 3,15: US dollars for a million tokens "
-            f"read and written."
+            f"read and written, at most {MOST_PRICE:,}."
         ) from None
-    return Price(reads, writes)
+    return Price(reads / 1_000_000, writes / 1_000_000)
 
 
-# --- what came out ---------------------------------------------------------------------------------------------------
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _data(found: Rehearsal) -> dict[str, Any]:
-    """Return a rehearsal as JSON data; no bound is null."""
-    from graphflow.rehearsal.results import MEASURES
+def _write(name: str, text: str | None) -> None:
+    """Write a picture; without one, only see that it can be written.
 
-    return {
-        "graph": found.graph,
-        "runs": found.runs,
-        "seed": found.seed,
-        "measures": {measure: _measure(found, measure) for measure in MEASURES},
-        "ends": list(_ends(found)),
-        "assumed": list(found.assumed),
-        "notes": list(found.notes),
-        "excesses": list(found.excesses()),
-    }
-
-
-def _measure(found: Rehearsal, measure: str) -> dict[str, float | None]:
-    summary, worst = found.summary(measure), found.worst_of(measure)
-    return {
-        "min": summary.least, "p50": summary.p50, "p90": summary.p90, "p99": summary.p99, "max": summary.most,
-        "mean": summary.mean, "worst_case": None if worst == float("inf") else worst,
-        "budget": found.budget_of(measure),
-    }  # fmt: skip
-
-
-def _ends(found: Rehearsal) -> Iterator[dict[str, Any]]:
-    texts = {sample.end: sample.text for sample in reversed(found.samples)}
-    for end, count in found.ends.items():
-        yield {
-            "status": end.status, "why": end.why, "runs": count, "share": count / found.runs, "example": texts[end],
-        }  # fmt: skip
-
-
-def _write(name: str, text: str) -> None:
+    Raises:
+        BadUse: if it cannot.
+    """
     from graphflow.cli.faults import BadUse, reading
 
+    path = Path(name)
     try:
-        Path(name).write_text(text, "utf-8")
+        if text is not None:
+            path.write_text(text, "utf-8")
+            return
+        new = not os.path.lexists(path)
+        path.open("ab").close()
+        if new:
+            path.unlink()
     except (OSError, ValueError) as error:
         why = reading(error) if isinstance(error, OSError) else str(error)
         raise BadUse(f"--plot {name}: it cannot be written: {why}.") from error

@@ -144,6 +144,10 @@ class Recorded:
 
     def __post_init__(self) -> None:
         """Check the samples."""
+        given: object = self.samples
+        if not isinstance(given, (tuple, list)):
+            msg = f"Recorded({said(given)}): a tuple of numbers is needed."
+            raise UsageError(msg)
         if not self.samples:
             msg = "Recorded(()): at least one sample is needed."
             raise UsageError(msg)
@@ -160,6 +164,15 @@ class Recorded:
 
 MOST_SIGMA: Final = 10.0
 """Above this, a log-normal number is mostly nothing or more than anything."""
+
+MOST: Final = 1e15
+"""The largest number that makes sense: of seconds, thirty million years."""
+
+MOST_DRAWN: Final = 1e100
+"""The largest number that may be drawn: those of all runs have a sum."""
+
+LONGEST: Final = 200
+"""How many characters of a value an error shows."""
 
 FORMS: Final[Mapping[str, tuple[int, Callable[..., Distribution]]]] = {
     "fixed": (1, Fixed), "uniform": (2, Uniform), "normal": (2, Normal), "lognormal": (2, LogNormal),
@@ -178,6 +191,10 @@ def distribution(text: str) -> Distribution:
     >>> distribution("2"), distribution("uniform:1,3")
     (Fixed(value=2.0), Uniform(low=1.0, high=3.0))
     """
+    given: object = text
+    if not isinstance(given, str):
+        msg = f"distribution({said(given)}): a text is needed; it is {KNOWN}."
+        raise UsageError(msg)
     name, colon, rest = text.strip().partition(":")
     if not colon:
         name, rest = "fixed", name
@@ -209,16 +226,16 @@ def as_distribution(where: str, given: object) -> Distribution:
         if isinstance(given, str):
             return distribution(given)
         if isinstance(given, (int, float)) and not isinstance(given, bool):
-            return Fixed(float(given))
+            return Fixed(_floated(given))
         if isinstance(given, (list, tuple)):
             samples = tuple(cast("Sequence[Any]", given))
-            return Recorded(tuple(float(sample) if type(sample) is int else sample for sample in samples))
+            return Recorded(tuple(_floated(sample) if type(sample) is int else sample for sample in samples))
         if isinstance(given, Distribution) and not isinstance(given, type):
             return given
     except UsageError as error:
         msg = f"{where}: {error}"
         raise UsageError(msg) from None
-    msg = f"{where}={given!r}: a distribution is needed, such as LogNormal(2, 0.6), {KNOWN}, or a list of samples."
+    msg = f"{where}={said(given)}: a distribution is needed, such as LogNormal(2, 0.6), {KNOWN}, or a list of samples."
     raise UsageError(msg)
 
 
@@ -229,10 +246,23 @@ def drawn(found: Distribution, rng: Random, where: str) -> float:
         UsageError: if it does.
     """
     number = found.draw(rng)
-    if not 0 <= number < math.inf:
-        msg = f"{where}: {found!r} gave {number!r}; a finite number of at least 0 is needed."
+    if not _fits(number, MOST_DRAWN):
+        msg = f"{where}: {said(found)} gave {said(number)}; {_needed(MOST_DRAWN)}"
         raise UsageError(msg)
     return number
+
+
+def said(value: object) -> str:
+    """Write a value for an error, whatever it is: in short, where it is long.
+
+    >>> said("x"), said(10**400)[195:]
+    ("'x'", '00000... (401 characters)')
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a user's __repr__ may do anything, and a whole number may have too many digits
+        return f"(a value of {type(value).__name__} that cannot be written)"
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 
 
 def _number(text: str) -> float | None:
@@ -244,7 +274,18 @@ def _number(text: str) -> float | None:
 
 def _check(of: object, *numbers: tuple[str, object]) -> None:
     for name, number in numbers:
-        fits = isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number < math.inf
-        if not fits:
-            msg = f"{type(of).__name__}({name}={number!r}): a finite number of at least 0 is needed."
+        if not _fits(number, MOST):
+            msg = f"{type(of).__name__}({name}={said(number)}): {_needed(MOST)}"
             raise UsageError(msg)
+
+
+def _needed(most: float) -> str:
+    return f"a finite number of at least 0 and at most {most:g} is needed."
+
+
+def _fits(number: object, most: float) -> bool:
+    return isinstance(number, (int, float)) and not isinstance(number, bool) and 0 <= number <= most
+
+
+def _floated(number: float) -> float:
+    return float(number) if abs(number) <= MOST else number  # what is too large is refused, as it was given

@@ -71,7 +71,7 @@ class _Maker:
 
     def __init__(self, root: Mapping[str, Any], where: str) -> None:
         self._root, self._where = root, where
-        self._under_way: dict[str, list[Make]] = {}  # by reference, for schemas that refer to themselves
+        self._under_way: set[str] = set()  # the references that are followed now
 
     def of(self, part: object, depth: int) -> Make:
         if part is True:
@@ -103,25 +103,23 @@ class _Maker:
         )
 
     def _referred(self, name: str, depth: int) -> Make:
-        """Follow a reference; one that leads to itself is closed when its maker is there."""
-        kept = self._under_way.get(name)
-        if kept is not None:
-            return lambda rng: kept[0](rng)  # noqa: PLW0108 - it is there when it is drawn from, not now
-        box: list[Make] = []
-        self._under_way[name] = box
+        """Follow a reference, and never inside of itself: whatever has an end has one without that."""
+        if name in self._under_way:
+            raise self._cannot(f"the reference {name!r}, which holds itself without an end")
         target: Any = self._root
         for step in name.removeprefix("#/").split("/"):
             known = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else EMPTY
             target = known.get(step.replace("~1", "/").replace("~0", "~"))
         if target is None:
             raise self._cannot(f"the reference {name!r}, which leads nowhere")
-        made = self.of(target, depth)
-        box.append(made)
-        del self._under_way[name]
-        return made
+        self._under_way.add(name)
+        try:
+            return self.of(target, depth)
+        finally:
+            self._under_way.remove(name)
 
     def _several(self, parts: Sequence[Any], depth: int) -> Make:
-        """Draw any of several; those that stand inside of themselves come last, so that drawing ends."""
+        """Draw any of several that can be; deep inside, those without parts of their own, or it takes too long."""
         if depth >= DEEPEST:
             parts = [part for part in parts if _is_plain(part)]
         made: list[Make] = []
@@ -132,7 +130,7 @@ class _Maker:
             except UsageError as error:  # another of them will do
                 trouble = error
         if not made:
-            raise trouble or self._cannot("parts that stand inside of themselves without end")
+            raise trouble or self._cannot("a choice with nothing simple to choose")
         return _one_of(made)
 
     def _all(self, schema: Mapping[str, Any], depth: int) -> Make:

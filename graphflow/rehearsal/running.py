@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Final, TypeVar, cast
 
 import anyio
@@ -27,6 +29,7 @@ from graphflow.nodes.client import Price, checked_price
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.human import Human
 from graphflow.nodes.tools import Tool
+from graphflow.rehearsal.distributions import said
 from graphflow.rehearsal.planned import is_plan, is_verdict, workers_behind
 from graphflow.rehearsal.results import Rehearsal, Sample
 from graphflow.rehearsal.settings import Names, Settings, StandIn, settings
@@ -34,9 +37,18 @@ from graphflow.rehearsal.stage import Stage
 from graphflow.rehearsal.standins import StandIns
 from graphflow.rehearsal.steering import NEARLY_ALL, who_steers
 from graphflow.runtime.asking import manner_of
+from graphflow.runtime.body import cancelled_classes
 from graphflow.runtime.handle import in_a_loop
 
 C = TypeVar("C", bound=Context)
+
+BACKENDS: Final = ("asyncio", "trio")
+
+MOST_WHOLE: Final = 10**100
+"""The largest whole number that makes sense."""
+
+MOST_PRICE: Final = Decimal(1000)
+"""The highest price of a token, in US dollars."""
 
 THEIRS: Final = "graphflow.nodes.providers.agents"
 """Where the bodies come from that are agents of another library."""
@@ -97,7 +109,8 @@ def rehearse_sync(graph: Graph[C], context: C, *, backend: str = "asyncio", **op
     """Rehearse from code that is not async; `backend` is "asyncio" or "trio", the rest as in `rehearse`.
 
     Raises:
-        UsageError: also when it is called from async code, which awaits `rehearse` instead.
+        UsageError: also when there is no such backend, or when it is called from async code, which awaits `rehearse`
+            instead.
 
     >>> from graphflow import END, START, Agent
     >>> from graphflow.testing import ScriptedModel
@@ -111,6 +124,12 @@ def rehearse_sync(graph: Graph[C], context: C, *, backend: str = "asyncio", **op
     """
     if in_a_loop():
         msg = "rehearse_sync(...) was called where an event loop is running: write `await rehearse(...)` there."
+        raise UsageError(msg)
+    if backend not in BACKENDS:
+        msg = f"rehearse_sync(backend={said(backend)}): {' or '.join(map(repr, BACKENDS))} is needed."
+        raise UsageError(msg)
+    if importlib.util.find_spec(backend) is None:
+        msg = f"rehearse_sync(backend={backend!r}): it is not installed; install it, or leave it at {BACKENDS[0]!r}."
         raise UsageError(msg)
     return anyio.run(functools.partial(rehearse, graph, context, **options), backend=backend)
 
@@ -126,20 +145,21 @@ class _Stages:
         """Check everything that can be checked before the first run."""
         found: object = graph
         if not isinstance(found, Graph):
-            msg = f"rehearse({graph!r}): a Graph is needed."
+            msg = f"rehearse({said(graph)}): a Graph is needed."
             raise UsageError(msg)
         if not isinstance(context, graph.context):
             msg = f"the graph {graph.name!r} runs on a {graph.context.__name__}, not on a {type(context).__name__}."
             raise UsageError(msg)
         _whole("runs", runs, least=1)
-        _whole("seed", seed, least=None)
+        _whole("seed", seed, least=-MOST_WHOLE)
         if max_parallel is not None:
             _whole("max_parallel", max_parallel, least=1)
         checked: object = budget
         if checked is not None and not isinstance(checked, Budget):
-            msg = f"budget={budget!r}: a Budget is needed, or None."
+            msg = f"budget={said(budget)}: a Budget is needed, or None."
             raise UsageError(msg)
-        checked_price("rehearse(price=): ", price)
+        _check_price(price)
+        _check_resources(resources)
         require_runnable(graph)
         self.nodes = tuple(nodes_of(graph))
         self.settings = _settings(names_of(self.nodes), stand_ins, given)
@@ -166,8 +186,10 @@ class _Stages:
                     stage = Stage(self.graph, run, self.others, tasks, self.resources)
                     samples.append(await stage.play(self.first))
                     self.untamed += stage.untamed
-            except Exception as error:  # noqa: BLE001 - raised outside of the group, which would wrap it
-                trouble = error
+            except BaseException as error:
+                if isinstance(error, (*cancelled_classes(), GeneratorExit)):
+                    raise
+                trouble = error  # raised outside of the group, which would wrap it
             tasks.cancel_scope.cancel()
         if trouble is not None:
             raise trouble
@@ -322,8 +344,32 @@ def merged(own: Budget | None, given: Budget | None) -> Budget:
     return Budget.checked(**chosen)
 
 
-def _whole(what: str, number: object, *, least: int | None) -> None:
-    fits = isinstance(number, int) and not isinstance(number, bool)
-    if not fits or (least is not None and cast("int", number) < least):
-        msg = f"{what}={number!r}: a whole number{'' if least is None else f' of at least {least}'} is needed."
+def _whole(what: str, number: object, *, least: int) -> None:
+    if not isinstance(number, int) or isinstance(number, bool):
+        msg = f"{what}={said(number)}: a whole number{f' of at least {least}' if least >= 0 else ''} is needed."
         raise UsageError(msg)
+    if not least <= number <= MOST_WHOLE:
+        bounds = f"at least {least}" if number < least and least >= 0 else f"at most {len(str(MOST_WHOLE)) - 1} digits"
+        msg = f"{what}={said(number)}: a whole number of {bounds} is needed."
+        raise UsageError(msg)
+
+
+def _check_price(price: Price | None) -> None:
+    given: object = price
+    if given is not None and not isinstance(given, Price):
+        msg = f"price={said(given)}: a Price of two Decimals of at least 0 is needed, or None."
+        raise UsageError(msg)
+    checked_price("rehearse(price=): ", price)
+    if price is not None and max(price) > MOST_PRICE:
+        msg = f"price={said(price)}: at most {MOST_PRICE:,} US dollars for a token can be reckoned with."
+        raise UsageError(msg)
+
+
+def _check_resources(resources: object) -> None:
+    if not _are_several(resources):
+        msg = f"resources={said(resources)}: a list of what `step.resource` finds is needed, as resources=[Client()]."
+        raise UsageError(msg)
+
+
+def _are_several(found: object) -> bool:
+    return isinstance(found, Iterable) and not isinstance(found, (str, bytes, Mapping))

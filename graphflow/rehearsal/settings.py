@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 from graphflow.errors import UsageError
 from graphflow.model.frozen import FrozenDict
 from graphflow.nodes.function import is_async
-from graphflow.rehearsal.distributions import Distribution, Fixed, Given, LogNormal, as_distribution
+from graphflow.rehearsal.distributions import Distribution, Fixed, Given, LogNormal, as_distribution, said
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def settings(
     given: object = {} if stand_ins is None else stand_ins
     table = cast("Mapping[Any, Any]", given) if isinstance(given, Mapping) else None
     if table is None or not all(isinstance(name, str) and callable(found) for name, found in table.items()):
-        msg = f"stand_ins={stand_ins!r}: a table from names of nodes, tools and effects to functions is needed."
+        msg = f"stand_ins={said(stand_ins)}: a table from names of nodes, tools and effects to functions is needed."
         raise UsageError(msg)
     waits = [name for name, found in table.items() if name in agents | tools | names.people and is_async(found)]
     if waits:
@@ -162,14 +162,29 @@ def _per(what: str, given: Any, default: T, known: Iterable[str] | None, read: C
         return Per(read(what, given))
     table = cast("Mapping[Any, Any]", given)
     for name in table:
-        if known is not None and name not in known and name != "":
-            near = difflib.get_close_matches(str(name), known, n=1)
-            guess = f" Did you mean {near[0]!r}?" if near else ""
-            there = ", ".join(map(repr, sorted(known))) or "none"
-            msg = f"{what}={{{name!r}: ...}}: nothing here has that name; there are {there}.{guess}"
+        if not isinstance(name, str):
+            msg = f'{what}={{{said(name)}: ...}}: a name is needed, which is a text; "" stands for all others.'
+            raise UsageError(msg)
+        wrong = None if known is None else unknown(name, known)
+        if wrong is not None:
+            msg = f"{what}={{{name!r}: ...}}: {wrong}"
             raise UsageError(msg)
     some = {str(name): read(f"{what} of {name!r}", value) for name, value in table.items()}
     return Per(some.pop("", default), FrozenDict(some))
+
+
+def unknown(name: str, known: Iterable[str]) -> str | None:
+    """Say that nothing has a name, and who there is; nothing of one that is known, or that stands for all.
+
+    >>> unknown("desc", ("desk", "clerk"))
+    "nothing here has the name 'desc'; there are 'clerk', 'desk'. Did you mean 'desk'?"
+    """
+    names = sorted(known)
+    if name in ("", *names):
+        return None
+    near = difflib.get_close_matches(name, names, n=1)
+    guess = f" Did you mean {near[0]!r}?" if near else ""
+    return f"nothing here has the name {name!r}; there are {', '.join(map(repr, names)) or 'none'}.{guess}"
 
 
 def _or_none(where: str, given: object) -> Distribution | None:
@@ -179,7 +194,7 @@ def _or_none(where: str, given: object) -> Distribution | None:
 def _choices(where: str, given: object) -> Choices:
     if isinstance(given, Choices):
         return given
-    msg = f"{where}={given!r}: Choices(act=..., fading=..., several=...) is needed."
+    msg = f"{where}={said(given)}: Choices(act=..., fading=..., several=...) is needed."
     raise UsageError(msg)
 
 
@@ -195,5 +210,5 @@ def checked_rate(where: str, given: object) -> float:
     """
     if isinstance(given, (int, float)) and not isinstance(given, bool) and 0 <= given <= 1:
         return float(given)
-    msg = f"{where}{given!r}: a probability from 0 to 1 is needed."
+    msg = f"{where}{said(given)}: a probability from 0 to 1 is needed."
     raise UsageError(msg)

@@ -1,11 +1,11 @@
-"""A rehearsal as text: what the runs were like, beside the worst case and the budget."""
+"""A rehearsal as text and as data: what the runs were like, beside the worst case and the budget."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
-from graphflow.rehearsal.results import Rehearsal, Summary
+from graphflow.rehearsal.results import MEASURES, Rehearsal, Summary
 from graphflow.visualize.text import cells, shown
 
 WORDS: Final = {
@@ -102,3 +102,34 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for first, *rest in rows:
         numbers = [cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True) if width]
         yield "  ".join(["", first.ljust(widths[0]), *numbers]).rstrip()
+
+
+def data(found: Rehearsal) -> dict[str, Any]:
+    """Return a rehearsal as JSON data; no bound is null."""
+    return {
+        "graph": found.graph,
+        "runs": found.runs,
+        "seed": found.seed,
+        "measures": {measure: _measure(found, measure) for measure in MEASURES},
+        "ends": list(_ends(found)),
+        "assumed": list(found.assumed),
+        "notes": list(found.notes),
+        "excesses": list(found.excesses()),
+    }
+
+
+def _measure(found: Rehearsal, measure: str) -> dict[str, float | None]:
+    summary, worst = found.summary(measure), found.worst_of(measure)
+    return {
+        "min": summary.least, "p50": summary.p50, "p90": summary.p90, "p99": summary.p99, "max": summary.most,
+        "mean": summary.mean, "worst_case": None if worst == float("inf") else worst,
+        "budget": found.budget_of(measure),
+    }  # fmt: skip
+
+
+def _ends(found: Rehearsal) -> Iterator[dict[str, Any]]:
+    texts = {sample.end: sample.text for sample in reversed(found.samples)}
+    for end, count in found.ends.items():
+        yield {
+            "status": end.status, "why": end.why, "runs": count, "share": count / found.runs, "example": texts[end],
+        }  # fmt: skip

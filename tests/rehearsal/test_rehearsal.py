@@ -639,7 +639,7 @@ def test_nothing_recorded_is_nothing_to_draw_from() -> None:
         pytest.param({"seed": "a"}, "seed='a': a whole number is needed", id="seed"),
         pytest.param({"max_parallel": 0}, "max_parallel=0", id="max_parallel"),
         pytest.param({"budget": 3}, "budget=3: a Budget is needed", id="budget"),
-        pytest.param({"price": 3}, "the price of its model is 3", id="price"),
+        pytest.param({"price": 3}, "price=3: a Price of two Decimals", id="price"),
         pytest.param({"latency": "often"}, "latency: the distribution 'often'", id="distribution"),
         pytest.param({"latency": {"biling": 1}}, r"latency=\{'biling': ...\}.* Did you mean 'billing'\?", id="agent"),
         pytest.param({"tool_tokens": {"x": 1}}, "there are 'get_invoice'", id="tool"),
