@@ -207,7 +207,8 @@ def team(**options: Any) -> Graph[Any]:
 
 def looped(test: Any = yes, **options: Any) -> Graph[Any]:
     """A graph with a loop, the options of which are said."""
-    return Graph("g", START >> A, A.choose(when(test, A, **{"max_hops": 2, **options}), default=END), context=Case)
+    given_options: dict[str, Any] = {"max_hops": 2, **options}
+    return Graph("g", START >> A, A.choose(when(test, A, **given_options), default=END), context=Case)
 
 
 @pytest.mark.parametrize(
