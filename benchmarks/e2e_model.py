@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import http
 import http.client
 import json
 import multiprocessing
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -451,14 +453,34 @@ def kill_some(name: str, relay: Relay, seconds: float) -> Killed:
 
 # --- the program ------------------------------------------------------------------------------------------------
 
+LOADING: Final = 60
+"""So many times, a second apart, a server that is still loading its model is asked."""
+
 
 def first_model(base_url: str) -> str:
-    """Ask the server which models it has, and return the first."""
+    """Ask the server which models it has, and return the first; one that is still loading it is asked again.
+
+    Raises:
+        SystemExit: if nobody answers there, or it does not get ready within a minute.
+    """
     key = os.environ.get("OPENAI_API_KEY", "none")
     request = urllib.request.Request(f"{base_url}/models", headers={"Authorization": f"Bearer {key}"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        name: str = json.load(answer)["data"][0]["id"]
-    return name
+    said = ""
+    for _ in range(LOADING):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                name: str = json.load(answer)["data"][0]["id"]
+        except urllib.error.HTTPError as error:
+            said = str(error)
+            if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                break
+            time.sleep(1)
+        except OSError as error:
+            said = str(error)
+            break
+        else:
+            return name
+    sys.exit(f"{base_url}/models: no model to ask ({said}). Start the server there, or give another BASE_URL.")
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ import json
 import anyio
 import pytest
 
-from benchmarks.e2e_model import QUESTIONS, Killed, ask_all, cancel_one, client_of, kill_some, relay_to
+from benchmarks.e2e_model import QUESTIONS, Killed, ask_all, cancel_one, client_of, first_model, kill_some, relay_to
 from tests.model_replies import Say
 from tests.openai_server import Asked, ModelServer
 
@@ -77,3 +77,9 @@ def test_kills_are_survived() -> None:
 
     assert killed == Killed("completed", wanted=4, answered=4, cut=1, twice=0)
     assert len(server.requests) == 5
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line() -> None:
+    """Nobody answers at the address: it is named, and what to do."""
+    with pytest.raises(SystemExit, match=r"http://127.0.0.1:9/v1/models: no model to ask"):
+        first_model("http://127.0.0.1:9/v1")
