@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from graphflow.graphs.citations import Citations, check_citations, cited, same_text
-from graphflow.graphs.conversation import Task, TeamReport, words_of
+from graphflow.graphs.conversation import Task, TeamReport
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Update
 from graphflow.model.state import State
+from graphflow.model.thread import words_of
 
 _TOLD: Final = (
     "Write the text again, word for word, and put behind each claim the id of what supports it, in brackets. Change "

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from graphflow.model.context import Context, append, question_field, question_of
-from graphflow.model.contract import BOUNDS, Brief, Reason, Report
+from graphflow.model.contract import BOUNDS, Reason, Report
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import State
-from graphflow.model.thread import FOR_MODELS, shown
+from graphflow.model.thread import FOR_MODELS, shown, words_of
 
 K = TypeVar("K", bound=Context)
 
@@ -97,20 +97,6 @@ def said_by(speaker: str, value: Any) -> Said:
     return Said(speaker=speaker, report=Report(status="partial", reason=reason))
 
 
-def words_of(value: Any) -> str:
-    """Return what a value says in words: of a brief the objective, of a report the finding or why there is none.
-
-    >>> words_of(Report(finding="Paid twice.")), words_of(7)
-    ('Paid twice.', '7')
-    """
-    if isinstance(value, Brief):
-        return value.objective
-    if isinstance(value, Report):
-        why = value.reason.text if value.reason is not None else ""
-        return value.finding if value.finding.strip() else f"({value.status}: {why})"
-    return "" if value is None or value is NOTHING else shown(value)
-
-
 def asked(state: State[Any]) -> str:
     """Return what a team is asked: what arrived, each with its source where several did, else its context's first text.
 
@@ -179,6 +165,25 @@ def _at_a_bound(report: Report) -> bool:
 
 def _why(report: Report) -> str:
     return report.reason.text if report.reason is not None else ""
+
+
+@dataclass(frozen=True)
+class Holds:
+    """Whether a field of the context has a value.
+
+    Attributes:
+        field: the field's name.
+        value: the value.
+        label: how an edge with this condition is drawn.
+    """
+
+    field: str
+    value: str
+    label: str
+
+    def __call__(self, state: State[Any]) -> bool:
+        """Compare."""
+        return bool(getattr(state.context, self.field) == self.value)
 
 
 def is_over(state: State[Conversation]) -> bool:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from graphflow.errors import UsageError
 from graphflow.graphs.arguments import check, doubled, number
 from graphflow.graphs.building import own_node, unused
-from graphflow.graphs.conversation import Task, said_by, words_of
+from graphflow.graphs.conversation import Task, said_by
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.routes import Rule, route_of
 from graphflow.model.budget import Budget
@@ -26,6 +26,7 @@ from graphflow.model.context import append
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Handoff, Update
 from graphflow.model.state import State
+from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent, said_of
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.human import Human
@@ -295,26 +296,6 @@ class Always:
     def __call__(self, _: State[Any]) -> str:
         """Name it."""
         return self.name
-
-
-@dataclass(frozen=True)
-class HasTier:
-    """Whether a task has a tier.
-
-    Attributes:
-        name: the tier's name.
-    """
-
-    name: str
-
-    @property
-    def label(self) -> str:
-        """How the edge to it is drawn."""
-        return f"tier {self.name!r}"
-
-    def __call__(self, state: State[Effort]) -> bool:
-        """Compare."""
-        return state.context.tier == self.name
 
 
 @dataclass(frozen=True)

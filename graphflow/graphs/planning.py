@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from graphflow.errors import ContractError, UsageError
 from graphflow.graphs.arguments import gives_none_of
-from graphflow.graphs.conversation import Said, Task, TeamReport, joint_report, words_of
+from graphflow.graphs.conversation import Said, Task, TeamReport, joint_report
 from graphflow.graphs.look import a_cycle, knots
 from graphflow.model.budget import Budget
 from graphflow.model.context import extend
@@ -25,6 +25,7 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.outcome import Call, Delegate, Done, Update
 from graphflow.model.state import State
+from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode, Step, is_async

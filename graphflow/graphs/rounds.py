@@ -19,7 +19,6 @@ from graphflow.graphs.conversation import (
     last_report,
     said_by,
     transcript,
-    words_of,
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.planning import Verdict, verdict_of
@@ -27,6 +26,7 @@ from graphflow.model.context import append, extend, question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Update
 from graphflow.model.state import State
+from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import Chain

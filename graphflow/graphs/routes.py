@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from graphflow.graphs.conversation import asked, words_of
+from graphflow.graphs.conversation import asked
 from graphflow.model.context import question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Handoff
 from graphflow.model.state import State
+from graphflow.model.thread import words_of
 
 Rule: TypeAlias = Callable[[Any], str]
 """Names, from the state, where a task goes."""

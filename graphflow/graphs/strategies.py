@@ -16,6 +16,7 @@ from graphflow.graphs.arguments import check, checked_call, members_of, names_on
 from graphflow.graphs.building import Options, own_node, team_graph, teams_among, unused
 from graphflow.graphs.conversation import (
     Conversation,
+    Holds,
     Said,
     Task,
     TeamReport,
@@ -46,7 +47,6 @@ from graphflow.graphs.turns import (
     Floor,
     Named,
     Rotate,
-    Speaks,
     Until,
     checked_odds,
     checked_rotation,
@@ -469,6 +469,10 @@ def manual(
     return _conversation(name, ruled, speaks, members, turns, context, options)
 
 
+def _is_next(name: str) -> Holds:
+    return Holds("speaker", name, f"{name!r} is next")
+
+
 def _floor(turns: int, until: Until | None) -> Floor:
     return Floor(turns if until is None else None, until)
 
@@ -488,7 +492,7 @@ def _conversation(  # noqa: PLR0917 - the parts of every conversation
     chains = [
         START >> floor,
         floor.choose(when(goes_on, following, max_hops=turns, bound="turns"), default=END),
-        following.choose(*(when(Speaks(member.name), member) for member in members), default=END),
+        following.choose(*(when(_is_next(member.name), member) for member in members), default=END),
         *(member >> floor for member in members),
     ]
     return team_graph(name, chains, context, options)

@@ -24,7 +24,7 @@ from graphflow.graphs.arguments import (
 )
 from graphflow.graphs.building import Options, own_node, team_graph
 from graphflow.graphs.citing import Checks, Cited, CitedReport, Takes, cite_again, is_wrong
-from graphflow.graphs.conversation import Task, begins_with_text
+from graphflow.graphs.conversation import Holds, Task, begins_with_text
 from graphflow.graphs.effort import (
     Always,
     Assignment,
@@ -32,7 +32,6 @@ from graphflow.graphs.effort import (
     Effort,
     EffortPolicy,
     EffortReport,
-    HasTier,
     Sizes,
     Tier,
     WorkBrief,
@@ -207,7 +206,9 @@ def orchestrator_workers(
     taken += [sizes, ends]
     graphs = list(tier_graphs(lead, workers, rules, context, taken))
     otherwise = next(graph for row, graph in graphs if row == rules.tier(""))
-    others = [when(HasTier(row.name), graph) for row, graph in graphs if graph is not otherwise]
+    others = [
+        when(Holds("tier", row.name, f"tier {row.name!r}"), graph) for row, graph in graphs if graph is not otherwise
+    ]
     chains: list[Chain[Any]] = [
         START >> sizes if chooser is None else START >> chooser >> sizes,
         sizes.choose(*others, default=otherwise) if others else sizes >> otherwise,

@@ -85,26 +85,6 @@ def goes_on(state: State[Conversation]) -> bool:
 
 
 @dataclass(frozen=True)
-class Speaks:
-    """Whether a member has the floor.
-
-    Attributes:
-        name: the member's name.
-    """
-
-    name: str
-
-    @property
-    def label(self) -> str:
-        """How the edge to it is drawn."""
-        return f"{self.name!r} is next"
-
-    def __call__(self, state: State[Conversation]) -> bool:
-        """Compare who has the floor."""
-        return state.context.speaker == self.name
-
-
-@dataclass(frozen=True)
 class _Next:
     """What every way of choosing the next speaker has.
 

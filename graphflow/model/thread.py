@@ -19,7 +19,8 @@ import pydantic_core
 from pydantic import BaseModel
 
 from graphflow.errors import UsageError
-from graphflow.model.contract import Report
+from graphflow.model.contract import Brief, Report
+from graphflow.model.outcome import NOTHING
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
@@ -238,6 +239,20 @@ FOR_MODELS: Final = {"for": "models"}
 """The context of pydantic in which values are written for models: a class may leave out what only programs read."""
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def words_of(value: Any) -> str:
+    """Return what a value says in words: of a brief the objective, of a report the finding or why there is none.
+
+    >>> words_of(Report(finding="Paid twice.")), words_of(7)
+    ('Paid twice.', '7')
+    """
+    if isinstance(value, Brief):
+        return value.objective
+    if isinstance(value, Report):
+        why = value.reason.text if value.reason is not None else ""
+        return value.finding if value.finding.strip() else f"({value.status}: {why})"
+    return "" if value is None or value is NOTHING else shown(value)
 
 
 def _parts(value: object) -> Iterable[object]:

@@ -31,6 +31,7 @@ from graphflow.model.thread import (
     size_of,
     spoken,
     summary,
+    words_of,
 )
 from graphflow.nodes.agent import Agent
 from graphflow.runtime.core import thread_above
@@ -213,11 +214,7 @@ def _came_in(frame: Frame, text: str) -> bool:
     graph, outer = frame.tables.graph, owner.token.frame.tables.graph
     if graph.enter is None and graph.context is outer.context:  # it went on with the context around it
         return False
-    return all(_words(message.value) in text for message in owner.inbox)
-
-
-def _words(value: Any) -> str:
-    return value.finding if isinstance(value, Report) else value.objective if isinstance(value, Brief) else shown(value)
+    return all(words_of(message.value) in text for message in owner.inbox)
 
 
 def _sender(visit: Visit, message: Message) -> str:

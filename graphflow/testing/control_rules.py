@@ -7,10 +7,10 @@ from typing import Any
 
 from graphflow.events import Boundary, RunStarted
 from graphflow.graphs.compiled import ChooseOut, NextOut
-from graphflow.graphs.conversation import words_of
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.routes import route_of
 from graphflow.model.outcome import Handoff
+from graphflow.model.thread import words_of
 from graphflow.nodes.agent import TRANSFER, Agent, generated_names
 from graphflow.nodes.function import FunctionNode
 from graphflow.testing.activation import UNTOLD, Activation, Move, Shape, Visit, asked_of

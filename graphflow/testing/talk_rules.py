@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from graphflow.graphs.compiled import ChooseOut, NextOut
-from graphflow.graphs.conversation import Conversation, Said, TeamReport, said_by, transcript, words_of
+from graphflow.graphs.conversation import Conversation, Said, TeamReport, said_by, transcript
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.turns import FINISH, drawn
+from graphflow.model.thread import words_of
 from graphflow.testing.activation import UNTOLD, Activation, Shape, Visit
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphflow.graphs.compiled import ChooseOut, ForkOut, NextOut
-from graphflow.graphs.conversation import Said, TeamReport, said_by, transcript, words_of
+from graphflow.graphs.conversation import Said, TeamReport, said_by, transcript
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.stages import AfterStage, Says
 from graphflow.model.contract import Report
+from graphflow.model.thread import words_of
 from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.join import ALL, Join, Policy
