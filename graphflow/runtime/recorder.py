@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
@@ -39,10 +39,6 @@ TAKING_UP: Final = (SessionStarted, BudgetAdded)
 """The facts that a run which has ended can take."""
 
 
-Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]], None]
-"""Starts a task that belongs to no other; the second function is called when it has ended, or never begun."""
-
-
 class Store(NamedTuple):
     """Where the records of one run go, and how they are written."""
 
@@ -63,7 +59,6 @@ class Setup(NamedTuple):
         resources: what `step.resource` finds.
         redact: what is done to each text that comes from outside, or None.
         keep: whether records are kept for an iterator over the events.
-        spawn: starts a task that belongs to no other.
     """
 
     graph: Graph[Any]
@@ -75,7 +70,6 @@ class Setup(NamedTuple):
     resources: Sequence[object]
     redact: Redact | None
     keep: bool
-    spawn: Spawn
 
 
 class Recorder:

@@ -39,7 +39,8 @@ from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
-from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, from_any_thread, resumed
+from graphflow.runtime.backends import cancelled_classes, current_task, from_any_thread
+from graphflow.runtime.body import BLOCKED, Body, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CallModel,
@@ -273,8 +274,12 @@ class Runner(Sessions):
         if self.crash is not None:
             self._forget(body)
             raise error
-        if not body.cancelled and self._is_hosts(error):
+        if body.cancelled:
+            return error
+        if self._is_hosts(error):
             await self.record(CancelRequested("its host"))
+        else:
+            _forgive()
         return error
 
     def _forget(self, body: Body | AgentCall) -> None:
@@ -558,6 +563,13 @@ class Runner(Sessions):
         """Return what remains for a visit now."""
         visit = self.fold.visits[path]
         return left_now(visit.token.frame.meter, visit.token.frame, visit.token.counters)
+
+
+def _forgive() -> None:
+    """Take back what a body has asked for that cancelled its own task: the task goes on with other bodies."""
+    task = current_task()
+    while task is not None and task.uncancel():
+        pass
 
 
 def _bound_of(error: Exception) -> tuple[str, float | None]:

@@ -20,8 +20,9 @@ from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.model.thread import ThreadMessage
+from graphflow.runtime.backends import in_a_loop
 from graphflow.runtime.clock import RealClock
-from graphflow.runtime.handle import Run, give_back, in_a_loop, spawn
+from graphflow.runtime.handle import Run, give_back
 from graphflow.runtime.result import Result
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def start(
         )  # fmt: skip
         setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,
-            resources=resources, redact=redact, keep=keep, spawn=spawn,
+            resources=resources, redact=redact, keep=keep,
         )  # fmt: skip
         return Run(graph, runner_of(setup), (first,))
 
