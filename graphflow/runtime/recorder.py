@@ -143,18 +143,12 @@ class Recorder:
 
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is nothing to wait for."""
-        if self._recording or self._soon:
-            self._soon.append(fact)  # what a listener does now has its turn when this record is done
-        else:
-            self._record_one(fact)
-            if not self._soon:
-                return
-        while self._soon and not self._recording:
-            self._record_one(self._soon.popleft())
-
-    def _record_one(self, fact: Fact) -> None:
-        made = self._advance(fact)
-        if made is not None:
+        soon = self._soon
+        soon.append(fact)
+        while soon and not self._recording:  # what a listener does now has its turn when this record is done
+            made = self._advance(soon.popleft())
+            if made is None:
+                continue
             entry, row, commands = made
             if row is not None and self.store is not None:
                 writer = self.store.writer
@@ -162,7 +156,7 @@ class Recorder:
                     writer.append_nowait(row)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
-                    return
+                    continue
                 if not writer.instant:
                     self._slowing = True
             if entry is not None:

@@ -21,15 +21,16 @@ from anyio.abc import TaskGroup
 
 from graphflow.errors import StrayCancellation
 from graphflow.events import CancelRequested, Fact
+from graphflow.runtime.agentcall import AgentCall
 from graphflow.runtime.backends import Signal, cancelled_classes, current_task, new_scope, new_signal, spawn
-from graphflow.runtime.commands import AskHook, CallModel, CallTool, StartBody
+from graphflow.runtime.commands import AskHook, StartBody
 from graphflow.runtime.recorder import TAKING_UP, Setup
 from graphflow.runtime.timekeeper import Timekeeper
 
 BURST = 32
 """How many workers are started at once at most."""
 
-Work = StartBody | AskHook | CallModel | CallTool
+Work = StartBody | AskHook | AgentCall
 
 
 class Group:
