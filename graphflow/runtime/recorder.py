@@ -76,8 +76,8 @@ class Recorder:
     """The part of a runner that records; it names the calls to the other parts."""
 
     __slots__ = (
-        "_awake", "_clock", "_early", "_latest", "_listeners", "_lock", "_news", "_recording", "_slow", "_slowing",
-        "_soon", "_stopping", "crash", "fold", "records", "redact", "run_id", "seq", "store",
+        "_awake", "_clock", "_early", "_latest", "_listeners", "_lock", "_news", "_origin", "_recording", "_slow",
+        "_slowing", "_soon", "_stopping", "crash", "fold", "records", "redact", "run_id", "seq", "store",
     )  # fmt: skip
 
     def __init__(self, setup: Setup) -> None:
@@ -87,6 +87,7 @@ class Recorder:
         self.crash: BaseException | None = None
         self.records: deque[Record | Event] | None = deque() if setup.keep else None
         self.seq = 0
+        self._origin = 0.0  # what the clock would have shown as the run began, had it stood still between sessions
         self._latest = 0.0  # the active seconds of the last record
         self.redact = setup.redact
         self.store = setup.store
@@ -101,6 +102,10 @@ class Recorder:
         self._news: list[anyio.Event] = []
         self._awake: int = 0
         self._lock: anyio.Lock | None = None  # made when a record is first to be waited for
+
+    def _active(self) -> float:
+        """Return the active seconds since the run began."""
+        return self._clock.now() - self._origin
 
     def _one_at_a_time(self) -> anyio.Lock:
         """Return the lock of the records, where storing is to be waited for."""
@@ -193,15 +198,13 @@ class Recorder:
 
     def _advance(self, fact: Fact) -> tuple[Record | None, Row | None, list[Command]] | None:
         """Advance the fold; return the record and its row, if anybody takes them, and what is to be done."""
-        over = self.crash is not None or (self.fold.ended is not None and self._ended)
-        if over and (self.crash is not None or not isinstance(fact, TAKING_UP)):
+        if self.crash is not None or (self.fold.ended is not None and self._ended and not isinstance(fact, TAKING_UP)):
             return None
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._active()
-        at = max(at, self._latest)  # a clock that is set back does not undo what was
-        self._latest = at
+        now = self._clock.now() - self._origin
+        at = self._latest = max(now, self._latest)  # a clock that is set back does not undo what was
         row, text, store = None, "", self.store
         try:
             if self.redact is not None:
@@ -292,10 +295,6 @@ class Recorder:
 
     def awake(self, change: int) -> None:
         """Count the tasks of the run that do not sleep on the clock (timekeeper)."""
-        raise NotImplementedError
-
-    def _active(self) -> float:
-        """Return the active seconds since the run began (timekeeper)."""
         raise NotImplementedError
 
     def _in_session(self) -> bool:
