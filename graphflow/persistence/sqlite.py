@@ -14,7 +14,7 @@ from typing import Final
 from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_lock import RunLock
-from graphflow.persistence.sqlite_store import SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
 from graphflow.persistence.storing import (
     LAST_SEQ,
     checked_id,
@@ -294,7 +294,7 @@ class SqliteWriter:
         with writing.lock:
             began = time.perf_counter() if self._fsync else 0.0
             try:
-                cursor = writing.cursor()
+                cursor = writing.opened or writing.cursor()
                 cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))
             except (sqlite3.Error, OSError) as error:
                 raise writing.failed(error) from error
@@ -306,7 +306,10 @@ class SqliteWriter:
             if self._fsync:
                 writing.took(time.perf_counter() - began)
                 self.instant = writing.prompt
-            self.stores.grow(len(fact) + len(decisions))
+            stores = self.stores
+            stores.grown += len(fact) + len(decisions) + PAGE_BYTES
+            if stores.grown >= CHECKPOINT_BYTES:
+                stores.fold_log()
 
     async def append(self, row: Row) -> None:
         """Store one row; raises what `append_nowait` raises."""
