@@ -33,6 +33,7 @@ _INSERT: Final = """
     INSERT INTO rows (id, at, fact, decisions) SELECT ?, ?, ?, ? FROM runs WHERE runs.key = ? AND runs.epoch = ?
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
+_CLAIM: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch"
 _CLAIMED: Final = f"""
     SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
@@ -178,8 +179,7 @@ class SqliteJournal:
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
         """Draw a new epoch for a run that is locked, in a transaction."""
         epoch = new_epoch()
-        cursor.execute("INSERT OR IGNORE INTO runs (run, epoch) VALUES (?, 0)", (run,))
-        cursor.execute("UPDATE runs SET epoch = ? WHERE run = ?", (epoch, run))
+        cursor.execute(_CLAIM, (run, epoch))
         key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
