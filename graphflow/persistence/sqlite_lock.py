@@ -103,7 +103,7 @@ def _make(path: str) -> None:
     """
     try:
         os.mknod(path, 0o644)
-    except (AttributeError, OSError):  # Windows has no such call, macOS keeps it for administrators; or the file is there
+    except (AttributeError, OSError):  # Windows has no such call, macOS keeps it for administrators; or it is there
         connect(path).close()
 
 
