@@ -53,9 +53,8 @@ def with_checksum(decisions: str, found: int) -> str:
     >>> with_checksum('[["paused","a"]]', 250), with_checksum("[]", 250)
     ('[["paused","a"],"000000fa"]', '["000000fa"]')
     """
-    if len(decisions) <= len("[]"):
-        return f'["{_SUM.pack(found).hex()}"]'
-    return f'{decisions[:-1]},"{_SUM.pack(found).hex()}"]'
+    digits = _SUM.pack(found).hex()
+    return f'["{digits}"]' if decisions == "[]" else f'{decisions[:-1]},"{digits}"]'
 
 
 def has_checksum(decisions: str) -> bool:

@@ -170,6 +170,23 @@ def _is_plain(hint: Any) -> bool:
     return hint in _PLAIN or typing.get_origin(hint) is Literal
 
 
+def _failed(fact: Fact, error: NotStorable) -> Fact:
+    """Return what is recorded in place of a fact with a value that cannot be stored: that it failed.
+
+    Raises:
+        NotStorable: if the fact is none that can fail.
+    """
+    if not isinstance(fact, NodeReturned | EffectFinished):
+        what = type(fact).__name__
+        raise NotStorable(f"the fact {what}", error.where, error.kind, error.hint) from error
+    what = "the outcome" if isinstance(fact, NodeReturned) else f"the result of {fact.key!r}"
+    named = NotStorable(f"{what} of {path_text(fact.path)!r}", error.where, error.kind, error.hint)
+    failure = failure_of(named, "invalid_value")
+    if isinstance(fact, NodeReturned):
+        return NodeReturned(fact.path, fact.turn, fact.attempt, failure=failure)
+    return EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
+
+
 class Rows:
     """Writes and reads the rows of one graph's runs."""
 
@@ -182,6 +199,7 @@ class Rows:
         self._before = 0  # the checksum of the last row
         self._place: Path = ()
         self._placed = '""'
+        self._names: dict[str, str] = {}
         self._edges: dict[EdgeName, str] = {}
 
     # --- writing ---
@@ -193,40 +211,36 @@ class Rows:
             NotStorable: if a value in another fact cannot be stored.
         """
         try:
-            text = self._returned(fact) if type(fact) is NodeReturned else None
-            return fact, text or compact_json(self._array(fact))
+            if type(fact) is NodeReturned and fact.failure is None and fact.cancelled is False:
+                outcome, path = fact.outcome, fact.path
+                data = None if outcome is None else self._codec.encode(outcome, "a value")
+                try:
+                    place = self._placed if path is self._place else self.place(path)
+                    head = f'["node_returned",{place},{fact.turn},{fact.attempt}'
+                    return fact, f"{head}]" if data is None else f"{head},{to_json(data).decode()}]"
+                except PydanticSerializationError:  # text that is no Unicode
+                    pass
+            return fact, compact_json(self._array(fact))
         except NotStorable as error:
-            if not isinstance(fact, NodeReturned | EffectFinished):
-                what = type(fact).__name__
-                raise NotStorable(f"the fact {what}", error.where, error.kind, error.hint) from error
-            what = "the outcome" if isinstance(fact, NodeReturned) else f"the result of {fact.key!r}"
-            named = NotStorable(f"{what} of {path_text(fact.path)!r}", error.where, error.kind, error.hint)
-            failure = failure_of(named, "invalid_value")
-            if isinstance(fact, NodeReturned):
-                fact = NodeReturned(fact.path, fact.turn, fact.attempt, failure=failure)
-            else:
-                fact = EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
+            fact = _failed(fact, error)
             return fact, compact_json(self._array(fact))
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
-        """Return decisions as text."""
+        """Return decisions as text; those of a hop in the root are put together at once."""
         try:
             if (*map(type, decisions),) == _HOP:
-                ended, taken, started = cast("Any", decisions)
+                several: Any = decisions
+                ended, taken, started = several
                 if ended.reason is None and not taken.path:
-                    return self._hop(ended, taken, started)
+                    edge = self._edges.get(taken.edge) or self.edge(taken.edge)
+                    onto = edge if started.edge is taken.edge else self.edge(started.edge)
+                    return (
+                        f'[["node_ended",{self.place(ended.path)},"{ended.status}"],'
+                        f'["edge_taken","",{edge},{taken.hop}],["node_started",{self.place(started.path)},{onto}]]'
+                    )
             return f"[{','.join([_TEXTS.get(type(body), _text_of)(self, body) for body in decisions])}]"
         except PydanticSerializationError:  # text that is no Unicode
             return compact_json([*map(self._array, decisions)])
-
-    def _hop(self, ended: NodeEnded, taken: EdgeTaken, started: NodeStarted) -> str:
-        """Return what is decided at a hop in the root as text: as each alone is written, in less time."""
-        edge = self.edge(taken.edge)
-        onto = edge if started.edge is taken.edge else self.edge(started.edge)
-        return (
-            f'[["node_ended",{self.place(ended.path)},"{ended.status}"],["edge_taken","",{edge},{taken.hop}],'
-            f'["node_started",{self.place(started.path)},{onto}]]'
-        )
 
     # What comes at every hop is put together from texts that are made once, or once for each visit.
 
@@ -236,10 +250,20 @@ class Rows:
         Raises:
             PydanticSerializationError: if it holds text that is no Unicode.
         """
-        if path is not self._place:
-            self._placed = to_json(path_text(path)).decode()
-            self._place = path
+        if path is self._place:
+            return self._placed
+        text = ""
+        if len(path) == 1:
+            name, visit, lanes, call = path[0]
+            if call is None and not lanes and visit > 1:
+                text = f'{self._names.get(name) or self._named(name)}:{visit}"'
+        self._place, self._placed = path, text or to_json(path_text(path)).decode()
         return self._placed
+
+    def _named(self, name: str) -> str:
+        """Return the beginning of a path as JSON that ends in a node, up to its name."""
+        text = self._names[name] = to_json(path_text((Segment(name),))).decode()[:-1]
+        return text
 
     def edge(self, edge: EdgeName) -> str:
         """Return the name of an edge as JSON.
@@ -259,19 +283,6 @@ class Rows:
             PydanticSerializationError: if it holds text that is no Unicode.
         """
         return to_json(self._array(body)).decode()
-
-    def _returned(self, fact: NodeReturned) -> str | None:
-        """Return a node's end as JSON, None if it is to be written in the general way."""
-        if fact.failure is not None or fact.cancelled is not False:
-            return None
-        outcome = fact.outcome
-        try:
-            head = f'["node_returned",{self.place(fact.path)},{fact.turn},{fact.attempt}'
-            if outcome is None:
-                return head + "]"
-            return f"{head},{to_json(self._codec.encode(outcome, 'a value')).decode()}]"
-        except PydanticSerializationError:  # text that is no Unicode
-            return None
 
     def row(self, seq: int, at: float, fact: str, decisions: Sequence[Decision]) -> Row:
         """Return a record as the row that follows the last one, whose checksum its own is chained to."""
