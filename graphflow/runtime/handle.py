@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 from pydantic import TypeAdapter
 
-from graphflow.errors import InternalError, UsageError
+from graphflow.errors import InternalError, StrayCancellation, UsageError
 from graphflow.events import (
     AnswerGiven,
     CancelRequested,
@@ -122,7 +122,7 @@ class Run(Generic[C]):
             facts = (self._taken_up, *facts)
             self._taken_up = None
         self._session = session = new_signal()
-        spawn(lambda: self._run_session(session, facts), session.set)
+        spawn(lambda: self._run_session(session, facts), lambda: self._session_over(session))
 
     async def _run_session(self, session: Signal, facts: Sequence[Fact]) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
@@ -133,7 +133,15 @@ class Run(Generic[C]):
                 raise  # the host itself is being cancelled, as when its loop ends
             self._runner.crash = self._runner.crash or error  # `result()` raises it, in the caller's task
         finally:
-            session.set()
+            self._session_over(session)
+
+    def _session_over(self, session: Signal) -> None:
+        """Hear that no task of a session is left, or that its first one was cancelled before it began."""
+        runner = self._runner
+        if runner.fold.ended is None and runner.crash is None:
+            text = f"the tasks of the run {self.run_id!r} were cancelled by another than the run: its loop ends."
+            runner.crash = StrayCancellation(text)
+        session.set()
 
     async def _quiet(self) -> None:
         while self._session is not None and not self._session.is_set():

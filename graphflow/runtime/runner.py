@@ -26,6 +26,7 @@ from graphflow.events import (
     EffectFinished,
     EffectRequested,
     Emitted,
+    Fact,
     Failure,
     Heard,
     HookAnswered,
@@ -197,9 +198,7 @@ class Runner(Sessions):
         """Run one body and record what became of it; tell whether it has used up its worker's scope."""
         path = command.path
         if self._doomed and path in self._doomed:
-            self._doomed.discard(path)
-            await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
-            self.awake(-1)
+            await self._drop(command)
             return False
         self.errors.pop(path, None)  # of an attempt that was retried
         body = self._bodies[path] = Body(self, command, scope)
@@ -280,6 +279,26 @@ class Runner(Sessions):
             _forgive()
         return error
 
+    async def _drop(self, work: StartBody | AgentCall) -> None:
+        """Record that something was cancelled before a worker took it."""
+        if isinstance(work, AgentCall):
+            self._forget_call(work)
+            command = work.command
+            fact: Fact = EffectFinished(work.path, command.turn, command.attempt, work.key, failure=_CANCELLED)
+        else:
+            self._doomed.discard(work.path)
+            fact = NodeReturned(work.path, work.turn, work.attempt, cancelled=True)
+        await self.record(fact)
+        self.awake(-1)
+
+    async def _drop_ready(self) -> None:
+        """Drop what no worker has taken, for those that were to do so may have been cancelled before they began."""
+        for group in tuple(self._groups.values()):
+            while group.ready:
+                work = group.ready.popleft()
+                if not isinstance(work, AskHook):  # the fold waits for no hook of a run that is cancelled
+                    await self._drop(work)
+
     def _forget(self, body: Body | AgentCall) -> None:
         if isinstance(body, Body):
             body.ended = True
@@ -326,9 +345,7 @@ class Runner(Sessions):
         """Call a model or a tool, and record what became of it; tell whether that has used up its worker's scope."""
         path, key, command = call.path, call.key, call.command
         if call.cancelled:  # before a worker took it
-            self._forget_call(call)
-            await self.record(EffectFinished(path, command.turn, command.attempt, key, failure=_CANCELLED))
-            self.awake(-1)
+            await self._drop(call)
             return False
         call.scope = scope
         found, failure, used, waited = None, None, None, False

@@ -127,7 +127,13 @@ class Sessions(Timekeeper):
             root.hosted = True
             self._first_task, self._host_gone = current_task(), new_signal()
             gone = self._host_gone
-            spawn(lambda: self._host_session(gone), gone.set)
+            spawn(lambda: self._host_session(gone), lambda: self._host_left(gone))
+
+    def _host_left(self, gone: Signal) -> None:
+        """Hear that the host's task is over: if that never began, the loop ends, and nobody else will say so."""
+        if not gone.is_set():
+            self.record_soon(CancelRequested("its host"))
+            gone.set()
 
     async def _slow_down(self) -> None:
         """Wait for each record from now on: the disk has become slow. What waits needs a host."""
@@ -193,6 +199,7 @@ class Sessions(Timekeeper):
                 self._crashed(error)
             elif not self._stopping:
                 await self.record(CancelRequested(by))
+                await self._drop_ready()
                 await self._until_over()
 
     def _finish(self) -> None:
@@ -280,6 +287,10 @@ class Sessions(Timekeeper):
 
     async def _take(self, group: Group, scope: anyio.CancelScope) -> bool:
         """Take until nothing is ready, or until this worker's scope has been used up (runner)."""
+        raise NotImplementedError
+
+    async def _drop_ready(self) -> None:
+        """Drop what no worker has taken (runner)."""
         raise NotImplementedError
 
     def _hand_over(self, group: Group) -> None:

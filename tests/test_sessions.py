@@ -1,0 +1,194 @@
+"""The two tasks of a run on asyncio, of which each takes bodies: who is cancelled when one of them is."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphflow import END, START, Budget, Call, Context, Delegate, Graph, Report, Result, State, Step, node, run
+from graphflow.errors import StrayCancellation
+from graphflow.events import Event, NodeEnded, NodeStarted, RunEnded
+from graphflow.nodes.function import FunctionNode
+from graphflow.testing import ManualClock
+from tests.laws.acting import Mood
+from tests.laws.teams import Book, random_team
+
+
+class Case(Context):
+    """What the teams know."""
+
+    question: str = ""
+
+
+class Room:
+    """Where two bodies meet: each waits until the other is there, and keeps the task that it runs in."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, asyncio.Task[Any] | None] = {}
+        self.both = asyncio.Event()
+
+    async def meet(self, name: str) -> None:
+        """Wait until both are there."""
+        self.tasks[name] = asyncio.current_task()
+        if len(self.tasks) == 2:
+            self.both.set()
+        await self.both.wait()
+
+
+def pair(room: Room, *bodies: Callable[[], Awaitable[object]]) -> Graph[Case]:
+    """A caller and two callees that run at once; it gives the codes of their reasons, or what they found."""
+
+    def callee(name: str, body: Callable[[], Awaitable[object]]) -> FunctionNode[Context]:
+        @node(name=name)
+        async def work(state: State[Context]) -> object:
+            await room.meet(name)
+            return await body()
+
+        return work
+
+    @node
+    async def boss(state: State[Case]) -> Any:
+        if state.turn == 0:
+            return Delegate(Call("a", "work"), Call("b", "work"))
+        reports = [report for report in state.values if isinstance(report, Report)]
+        return tuple(report.reason.error_type if report.reason else report.finding for report in reports)
+
+    callees = [callee(name, body) for name, body in zip("ab", bodies, strict=True)]
+    edges = (START >> boss >> END, boss.delegates(*callees, max_hops=2))
+    return Graph("pair", *edges, context=Case, budget=Budget(node_runs=9), max_depth=1)
+
+
+async def quick() -> str:
+    """End in the next turn of the loop."""
+    await asyncio.sleep(0)
+    return "done"
+
+
+async def forever() -> None:
+    """Wait until somebody cancels it."""
+    await anyio.sleep_forever()
+
+
+async def cancels_itself() -> None:
+    """Cancel the task that it runs in, and wait for that."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await anyio.sleep_forever()
+
+
+def test_two_bodies_that_wait_at_once_take_two_tasks() -> None:
+    """Beside the caller's there are the first worker and the host, each with one of the bodies."""
+    room = Room()
+    alive: list[int] = []
+
+    async def counts() -> str:
+        alive.append(len(asyncio.all_tasks()))
+        return "done"
+
+    result = asyncio.run(run(pair(room, counts, quick), Case()))
+
+    assert result.output == ("done", "done")
+    assert len(set(room.tasks.values())) == 2
+    assert alive == [3]
+
+
+@pytest.mark.parametrize("which", ["first", "host"])
+def test_a_body_that_cancels_its_own_task_fails_alone(which: str) -> None:
+    """The task goes on with other bodies, and nobody takes it for the end of the loop."""
+    bodies = (cancels_itself, quick) if which == "first" else (quick, cancels_itself)
+
+    result = asyncio.run(run(pair(Room(), *bodies), Case()))
+
+    assert result.status == "partial"
+    assert result.output == tuple("done" if body is quick else "StrayCancellation" for body in bodies)
+
+
+def test_a_task_whose_body_has_cancelled_it_cancels_later_bodies_as_any_other() -> None:
+    """What a body asked of its task is forgotten: a timeout of the next one in the same task ends that one alone."""
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    @node
+    async def stray(state: State[Case]) -> None:
+        tasks.append(asyncio.current_task())
+        await cancels_itself()
+
+    @node(timeout=1)
+    async def slow(state: State[Case], step: Step) -> None:
+        tasks.append(asyncio.current_task())
+        await step.sleep(3600)
+
+    @node
+    async def last(state: State[Case]) -> str:
+        return "done"
+
+    edges = (START >> stray >> END, stray.on_error(slow), slow >> END, slow.on_error(last), last >> END)
+    graph = Graph("strays", *edges, context=Case, budget=Budget(node_runs=9))
+
+    result = asyncio.run(run(graph, Case(), clock=ManualClock()))
+
+    assert tasks[0] is tasks[1]
+    assert (result.status, result.output) == ("completed", "done")
+
+
+def test_a_loop_that_ends_cancels_a_run_whose_two_tasks_are_both_at_work() -> None:
+    """Both are cancelled, so it is the run that is meant: each visit ends as cancelled, and no task is left."""
+    room = Room()
+    events: list[Event] = []
+
+    async def main() -> tuple[Result[Case], int]:
+        caller = asyncio.ensure_future(run(pair(room, forever, forever), Case(), listeners=[events.append]))
+        await room.both.wait()
+        for task in asyncio.all_tasks() - {caller, asyncio.current_task()}:
+            task.cancel()
+        return await caller, len(asyncio.all_tasks())
+
+    result, alive = asyncio.run(main())
+
+    assert (result.status, alive) == ("cancelled", 1)
+    assert result.reason is not None
+    assert result.reason.text == "cancelled by its host"
+    assert [event.body.status for event in events if isinstance(event.body, NodeEnded)] == ["cancelled"] * 3
+
+
+_ = random_team(0, Mood())  # what checking a graph imports is read here, and not where it would block the loop
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_a_loop_that_ends_at_any_turn_ends_the_run() -> None:
+    """Whatever a team is at when all tasks of its run are cancelled: each visit ends, and no task is left."""
+    ends_at_any_turn()
+
+    gc.collect()  # what anyio was to await in tasks that never began
+
+
+@given(st.integers(0, 2**48), st.integers(0, 40))
+def ends_at_any_turn(seed: int, turns: int) -> None:
+    """A random team, and the turn of the loop at which all tasks but the caller's are cancelled."""
+    team = random_team(seed, Mood(sleeps=60, raises=2, size=12))
+    events: list[Event] = []
+
+    async def main() -> tuple[BaseException | None, int]:
+        caller = asyncio.ensure_future(run(team.graph, Book(), clock=ManualClock(), listeners=[events.append]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {caller, asyncio.current_task()}:
+            task.cancel()
+        await asyncio.wait([caller])
+        return caller.exception(), len(asyncio.all_tasks())
+
+    raised, alive = asyncio.run(main())
+
+    assert alive == 1
+    if isinstance(raised, StrayCancellation):  # the run's first task was cancelled as it began, and could do no more
+        return
+    end = events[-1].body
+    assert isinstance(end, RunEnded)
+    started = sorted(str(event.path) for event in events if isinstance(event.body, NodeStarted))
+    ended = sorted(str(event.path) for event in events if isinstance(event.body, NodeEnded))
+    assert started == ended or end.status in {"waiting", "exhausted"}
