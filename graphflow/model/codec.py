@@ -20,7 +20,7 @@ from graphflow.model.frozen import class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.reading import Reading
 from graphflow.model.secrets import MissingSecrets, secret
-from graphflow.model.writing import HOW, Writing
+from graphflow.model.writing import Writing
 
 __all__ = ("Codec", "Kinds", "MissingSecrets", "Unreadable", "secret", "secrets_asked")
 
@@ -44,13 +44,13 @@ class Codec:
     could not give back exactly: use bytes
     """
 
-    __slots__ = ("_how", "_reading", "kinds", "secrets")
+    __slots__ = ("_reading", "_writing", "kinds", "secrets")
 
     def __init__(self, kinds: Kinds, secrets: Mapping[str, object] | None = None) -> None:
         """Take the classes, and the secrets if there are any."""
         self.kinds = kinds
         self.secrets: Mapping[str, object] = dict(secrets or {})
-        self._how = dict(HOW)
+        self._writing = Writing(kinds)
         self._reading = Reading(kinds, self.secrets)
 
     def encode(self, value: object, what: str) -> Any:
@@ -64,8 +64,9 @@ class Codec:
             NotStorable: naming the place in the value that could not be given back.
         """
         try:
-            how = self._how
-            return how.get(class_of(value), Writing.write)(Writing(how, self.kinds), value, 0, "")
+            writing = self._writing
+            writing.hidden = None
+            return writing.how.get(class_of(value), Writing.write)(writing, value, 0, "")
         except Refused as refused:
             raise _not_storable(refused, what) from refused.__cause__
         except RecursionError as error:

@@ -21,20 +21,21 @@ Data = dict[str, Any]
 
 
 class Writing:
-    """One value on its way to JSON data.
+    """Values on their way to JSON data, one after the other.
 
     Attributes:
         how: how the values of each class are written, as far as that has been found out.
         kinds: the classes of the graph.
+        hidden: the secrets that have been met in the present value, by their names; None before each value.
     """
 
-    __slots__ = ("_secrets", "how", "kinds")
+    __slots__ = ("hidden", "how", "kinds")
 
-    def __init__(self, how: dict[type[Any], How], kinds: Kinds) -> None:
-        """Begin; `how` is extended by what is found."""
-        self.how = how
+    def __init__(self, kinds: Kinds) -> None:
+        """Know how the values of the classes are written that every graph has."""
+        self.how = dict(HOW)
         self.kinds = kinds
-        self._secrets: dict[str, list[Any]] | None = None
+        self.hidden: dict[str, list[Any]] | None = None
 
     def write(self, value: Any, depth: int, name: str | None) -> Any:
         """Write one value.
@@ -66,9 +67,9 @@ class Writing:
         """
         if name is None:
             raise Refused(class_of(value), "a secret in a set or a key could not be found again: use a field")
-        if self._secrets is None:
-            self._secrets = {}
-        values = self._secrets.setdefault(name, [])
+        if self.hidden is None:
+            self.hidden = {}
+        values = self.hidden.setdefault(name, [])
         place = next((index for index, known in enumerate(values) if same(known, value)), len(values))
         if place == len(values):
             values.append(value)

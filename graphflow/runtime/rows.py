@@ -234,11 +234,12 @@ class Rows:
                 several: Any = decisions
                 ended, taken, started = several
                 if ended.reason is None and not taken.path:
+                    place = self._placed if ended.path is self._place else self.place(ended.path)
                     edge = self._edges.get(taken.edge) or self.edge(taken.edge)
                     onto = edge if started.edge is taken.edge else self.edge(started.edge)
                     return (
-                        f'[["node_ended",{self.place(ended.path)},"{ended.status}"],'
-                        f'["edge_taken","",{edge},{taken.hop}],["node_started",{self.place(started.path)},{onto}]]'
+                        f'[["node_ended",{place},"{ended.status}"],["edge_taken","",{edge},{taken.hop}],'
+                        f'["node_started",{self.place(started.path)},{onto}]]'
                     )
             return f"[{','.join([_TEXTS.get(type(body), _text_of)(self, body) for body in decisions])}]"
         except PydanticSerializationError:  # text that is no Unicode
