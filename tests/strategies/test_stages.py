@@ -126,7 +126,7 @@ async def test_a_gate_that_raises_is_visible() -> None:
     found = await played(strategies.sequential("t", member("a"), member("b"), gates={"a": gate}))
 
     assert isinstance(found.error, LookupError)
-    assert "after a" in found.error.__notes__[0]
+    assert "after a" in found.error.__notes__[-1]
     assert found.result.status == "failed"
 
 
