@@ -7,6 +7,7 @@ import pytest
 from graphflow import (
     END,
     START,
+    Agent,
     Budget,
     Call,
     Context,
@@ -27,6 +28,7 @@ from graphflow.errors import GraphProblems
 from graphflow.events import EdgeTaken, FrameOpened
 from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode
+from graphflow.testing import ScriptedModel, call
 from tests.cases.helpers import Played, play
 
 
@@ -35,6 +37,13 @@ class Chat(Context):
 
     said: Annotated[tuple[str, ...], append] = ()
     k: int = 0
+
+
+class Asked(Context):
+    """What is asked."""
+
+    question: str
+    said: Annotated[tuple[str, ...], append] = ()
 
 
 def gives(name: str, to: str, note: object = None, **options: Any) -> FunctionNode[Context]:
@@ -494,3 +503,23 @@ async def test_an_escalation_with_a_way_on_takes_it() -> None:
 
     assert played.started == ["a", "b", "rescue", "after"]
     assert played.result.status == "completed"
+
+
+async def test_a_handoff_without_a_note_says_who_gave_control() -> None:
+    """There is no value then, from a function or from a model, and what the user asked stands in the context."""
+    seen: list[tuple[str, Any, str]] = []
+
+    @node
+    async def to(state: State[Asked]) -> str:
+        (arrived,) = state.inbox
+        seen.append((arrived.source, arrived.value, state.context.question))
+        return "so"
+
+    model = ScriptedModel(call("transfer_to_to"))
+    for giver in (gives("giver", "to"), Agent("giver", model=model), gives("giver", "to", "look")):
+        graph = Graph(
+            "g", START >> giver >> END, giver.hands_off(to, max_hops=1), to >> END, context=Asked, max_handoffs=1
+        )
+        await play(graph, Asked(question="why?"))
+
+    assert seen == [("giver", None, "why?"), ("giver", "", "why?"), ("giver", "look", "why?")]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from graphflow.cli.faults import text_of
 from graphflow.cli.results import jsonable
 from graphflow.events import AnswerGiven, EffectFinished, EffectStarted, Event, NodeEnded, Paused
+from graphflow.graphs.briefs import arguments_of
 from graphflow.graphs.compiled import Station
 from graphflow.graphs.graph import Graph
 from graphflow.model.contract import Approval
@@ -218,19 +219,6 @@ def note_of(station: Station, calls: tuple[ToolCall, ...]) -> tuple[str, str] | 
         if target is not None and given is not None and target != station.name:
             return target, str(given.get("note", ""))
     return None
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any] | None:
-    """Return the arguments of a call as a model wrote them; None if they are no JSON object.
-
-    >>> arguments_of(ToolCall("refund", '{"amount": 49.0}')), arguments_of(ToolCall("refund", "49"))
-    ({'amount': 49.0}, None)
-    """
-    try:
-        found = json.loads(call.arguments if call.arguments.strip() else "{}")
-    except (ValueError, RecursionError):
-        return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def call_text(call: ToolCall) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from graphflow.cli.board import names_of, shown_names
-from graphflow.cli.calls import arguments_of
 from graphflow.cli.printing import safe
 from graphflow.cli.results import as_text, jsonable
 from graphflow.events import (
@@ -20,12 +19,12 @@ from graphflow.events import (
     NodeReturned,
     NodeStarted,
 )
+from graphflow.graphs.briefs import Askings, arguments_of, asked_by_function, asked_by_model, calls_of, stands_for
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path, path_text
-from graphflow.model.outcome import Delegate, Handoff
+from graphflow.model.outcome import Handoff
 from graphflow.model.thread import ToolCall
-from graphflow.nodes.agent import ASK, TRANSFER, generated_names
-from graphflow.nodes.client import ModelReply
+from graphflow.nodes.agent import TRANSFER
 from graphflow.visualize.text import ELLIPSIS, count, shown
 
 LONG: Final = 400
@@ -33,6 +32,7 @@ LONG: Final = 400
 
 Ranges = tuple[tuple[int, int], ...]
 Given = dict[str, Any]
+Notes = list[tuple[str, str]]
 
 
 @dataclass(slots=True)
@@ -66,21 +66,19 @@ class Crossings:
     """Folds the events of a run into its crossings, in order."""
 
     found: dict[Path, Crossing] = field(default_factory=dict[Path, Crossing])
-    _asked: dict[Path, list[tuple[str, Given]]] = field(default_factory=dict[Path, list[tuple[str, Given]]])
-    _notes: dict[tuple[Path, str], tuple[str, str]] = field(default_factory=dict[tuple[Path, str], tuple[str, str]])
+    _asked: dict[Path, tuple[int, Askings]] = field(default_factory=dict[Path, tuple[int, Askings]])
+    _notes: dict[tuple[Path, str], Notes] = field(default_factory=dict[tuple[Path, str], Notes])
 
     def fold(self, event: Event) -> None:
         """Take one event."""
         body = event.body
         match body:
-            case EffectFinished(result=ModelReply() as reply):
-                self._replied(body.path, reply.calls)
-            case NodeReturned(outcome=Delegate(calls=calls)):
-                self._asked[body.path] = [(call.to, _table(call.brief)) for call in calls]
+            case EffectFinished(key="model"):
+                self._replied(body.path, body.turn, calls_of(body.result))
             case NodeReturned(outcome=Handoff() as handoff):
                 self._note(body.path, handoff.to, handoff.note)
-            case NodeReturned() if _is_table(body.outcome):  # of a class that only the graph knows
-                self._returned(body.path, body.outcome)
+            case NodeReturned():
+                self._asked[body.path] = body.turn, asked_by_function(body.outcome)
             case FrameOpened() if body.path and body.path[-1].call is not None:
                 self._entry(body.path, body.edge).brief = self._brief(body.path)
             case NodeStarted() if body.edge.kind == "handoff":
@@ -97,38 +95,25 @@ class Crossings:
     def _entry(self, path: Path, edge: EdgeName) -> Crossing:
         return self.found.setdefault(path, Crossing(path, edge))
 
-    def _replied(self, path: Path, calls: Iterable[ToolCall]) -> None:
-        asked: list[tuple[str, Given]] = []
-        for call in calls:
-            given = arguments_of(call) or {}
-            if call.name.startswith(ASK):
-                asked.append((call.name, given))
-            elif call.name.startswith(TRANSFER):
-                self._notes[path[:-1], path[-1].name] = call.name, str(given.get("note", ""))
-        self._asked[path] = asked
-
-    def _returned(self, path: Path, outcome: Mapping[str, Any]) -> None:
-        calls = outcome.get("calls")
-        if isinstance(calls, tuple):
-            found = [cast("Mapping[str, Any]", call) for call in cast("tuple[object, ...]", calls) if _is_table(call)]
-            self._asked[path] = [(str(call.get("to")), _table(call.get("brief"))) for call in found]
+    def _replied(self, path: Path, turn: int, calls: Sequence[ToolCall]) -> None:
+        self._asked[path] = turn, asked_by_model(calls)
+        given = [(call.name, arguments_of(call) or {}) for call in calls if call.name.startswith(TRANSFER)]
+        self._notes[path[:-1], path[-1].name] = [(name, str(found.get("note", ""))) for name, found in given]
 
     def _note(self, path: Path, to: str, note: object) -> None:
-        self._notes[path[:-1], path[-1].name] = to, note if isinstance(note, str) else ""
+        self._notes[path[:-1], path[-1].name] = [(to, note if isinstance(note, str) else "")]
 
     def _noted(self, path: Path, edge: EdgeName) -> str:
         """Return what the giver told whom it handed over to."""
-        name, note = self._notes.pop((path[:-1], edge.source or ""), ("", ""))
-        return note if _stands_for(name, TRANSFER, path[-1].name) else ""
+        notes = self._notes.pop((path[:-1], edge.source or ""), [])
+        return next((note for name, note in notes if stands_for(name, path[-1].name, TRANSFER)), "")
 
     def _brief(self, path: Path) -> Given | None:
-        """Return the brief of a callee: calls of one turn open their frames in their own order."""
-        asked = self._asked.get(path[:-1], [])
-        for index, (name, given) in enumerate(asked):
-            if _stands_for(name, ASK, path[-1].name):
-                del asked[index]
-                return given
-        return None
+        """Return the brief of a callee."""
+        last, asked = self._asked.get(path[:-1], (-1, Askings()))
+        turn, position = path[-1].call or (-1, 0)
+        found = asked.at(position, path[-1].name) if turn == last else None
+        return None if found is None else cast("Given", jsonable(dict(found.brief)))
 
 
 def crossings_of(events: Iterable[Event]) -> list[Crossing]:
@@ -137,21 +122,6 @@ def crossings_of(events: Iterable[Event]) -> list[Crossing]:
     for event in events:
         made.fold(event)
     return list(made.found.values())
-
-
-def _stands_for(name: str, prefix: str, node: str) -> bool:
-    """Tell whether a name is that of a node, or of the tool for it: tools of equal names have a number."""
-    base = next(iter(generated_names(prefix, [node])))
-    return name in {node, base} or (name.startswith(base) and name[len(base) :].lstrip("_").isdecimal())
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _table(value: object) -> Given:
-    found = jsonable(value)
-    return cast("Given", found) if isinstance(found, dict) else {}
 
 
 # --- as text, and as JSON --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -19,6 +19,10 @@ from graphflow.nodes.edges import Chain
 from graphflow.nodes.function import FunctionNode
 
 K = TypeVar("K", bound=Context)
+
+
+HOME: Final = f"{__name__.rpartition('.')[0]}."
+"""Where the functions stand that ready-made teams add to the members that they are given."""
 
 
 class Options(TypedDict, total=False):
@@ -63,6 +67,15 @@ def own_node(
     """Return a node of a team's own, which spends nothing, under a name that no member has."""
     made = FunctionNode[Any](fn=fn, name=unused(name, taken), max_visits=max_visits, description=description)
     return dataclasses.replace(made, costs=Budget()) if made.wants_step else made
+
+
+def is_added(node: Node[Any] | None) -> bool:
+    """Tell whether a node is a function that a ready-made team has added to the members that it was given.
+
+    >>> is_added(own_node("floor", teams_among, ()))
+    True
+    """
+    return isinstance(node, FunctionNode) and str(getattr(node.fn, "__module__", "")).startswith(HOME)
 
 
 def team_graph(

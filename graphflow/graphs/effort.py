@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Annotated, Any, Final, cast
 
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from graphflow.errors import UsageError
 from graphflow.graphs.arguments import check, doubled, number
+from graphflow.graphs.blaming import UNMARKED, Blaming
 from graphflow.graphs.building import own_node, unused
 from graphflow.graphs.conversation import Task, said_by
 from graphflow.graphs.graph import Graph
@@ -261,10 +262,12 @@ class Sizes:
     Attributes:
         policy: the tiers.
         rule: names one from the state; None where what arrived does.
+        where: how errors name the call that made the team.
     """
 
     policy: EffortPolicy
     rule: Rule | None
+    where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     async def __call__(self, state: State[Effort]) -> Done:
         """Read the name, and tell the lead what the tier allows.
@@ -273,12 +276,13 @@ class Sizes:
             UsageError: if the rule names no tier, or several.
         """
         value = state.values[0] if state.values and self.rule is None else NOTHING
-        said = words_of(value if self.rule is None else self.rule(state))
-        name = route_of(said, self.policy.names)
-        if name is None and self.rule is not None:
-            known = ", ".join(map(repr, self.policy.names))
-            msg = f"tier gave {said!r}: a function names one of {known}; add a Tier of that name, or correct it."
-            raise UsageError(msg)
+        with Blaming(self.where, "tier", self.rule):
+            said = words_of(value if self.rule is None else self.rule(state))
+            name = route_of(said, self.policy.names)
+            if name is None and self.rule is not None:
+                known = ", ".join(map(repr, self.policy.names))
+                msg = f"tier gave {said!r}: a function names one of {known}; add a Tier of that name, or correct it."
+                raise UsageError(msg)
         tier = self.policy.tier(name or "")
         return Done(tier.advice, update=Update(tier=tier.name))
 

@@ -269,7 +269,8 @@ def plain(value: Any) -> Any:
         case _ if _is_type(held):
             return schema(held)
         case _ if dataclasses.is_dataclass(value):
-            fields = {field.name: plain(getattr(held, field.name)) for field in dataclasses.fields(held)}
+            marks = [field for field in dataclasses.fields(held) if field.metadata.get("fingerprint", True)]
+            fields = {field.name: plain(getattr(held, field.name)) for field in marks}
             return {"type": type(held).__qualname__, **fields}
         case _:
             return code(held) if callable(held) else {"type": type(held).__qualname__}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, ConfigDict
 
 from graphflow.errors import ContractError
+from graphflow.graphs.blaming import Blaming
 from graphflow.graphs.building import own_node
 from graphflow.graphs.conversation import (
     Said,
@@ -217,7 +218,8 @@ class Splits:
         Raises:
             ContractError: if they are none, or have no order: a text alone is one thing, not a part for each letter.
         """
-        parts: object = self.fn(state)
+        with Blaming(self.where, "split", self.fn):
+            parts: object = self.fn(state)
         if isinstance(parts, Items):
             return parts.items
         if isinstance(parts, str | bytes | Mapping | AbstractSet | BaseModel) or not isinstance(parts, Iterable):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from graphflow.graphs.blaming import UNMARKED, Blaming
 from graphflow.graphs.conversation import asked
 from graphflow.model.context import question_of
 from graphflow.model.contract import Reason, Report
@@ -94,19 +95,22 @@ class Route:
         agents: those that see what the user said by themselves; everybody else is given it.
         fallback: who gets it otherwise, or None.
         rule: names one from the state; None where what arrived does.
+        where: how errors name the call that made the team.
     """
 
     names: tuple[str, ...]
     agents: frozenset[str]
     fallback: str | None
     rule: Rule | None
+    where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     async def __call__(self, state: State[Any]) -> Handoff | Done | Report:
         """Read the name, and hand over."""
         arrived = state.values[0] if state.values else NOTHING
         if state.visit > 1:
             return Done(arrived)  # a person gives control back, with the answer
-        said = words_of(arrived if self.rule is None else self.rule(state))
+        with Blaming(self.where, "by", self.rule):
+            said = words_of(arrived if self.rule is None else self.rule(state))
         task = asked(state) if self.rule is not None else question_of(state.context)
         target = route_of(said, self.names) or self.fallback
         if target is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from graphflow.errors import UsageError
+from graphflow.graphs.blaming import UNMARKED, Blaming
 from graphflow.graphs.conversation import Conversation, Said, TeamReport, joint_report, last_report, said_by, transcript
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import parse_path
@@ -27,12 +28,14 @@ class AfterStage:
         see: whether the next one sees this alone, or everything.
         gate: why to stop, or None; None where there is no gate.
         last: whether nothing follows.
+        where: how errors name the call that made the team.
     """
 
     stage: str
     see: Literal["previous", "all"]
     gate: Gate | None
     last: bool
+    where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     async def __call__(self, state: State[Conversation]) -> Done:
         """Give on what the next stage sees, or the report of a stop.
@@ -44,16 +47,21 @@ class AfterStage:
         new = said_by(self.stage, value)
         said = (*state.context.said, new)
         after = dataclasses.replace(state, context=state.context.model_copy(update={"said": said}))
-        why = self.gate(after) if self.gate is not None else None
-        if why is not None and not (isinstance(cast("object", why), str) and why.strip()):
-            msg = f"the gate of {self.stage!r} gave {why!r}: it says why to stop, in words, or None to go on."
-            raise UsageError(msg)
+        why = self._stops(self.gate, after) if self.gate is not None else None
         if why is not None:
             reason = Reason(code="reported", text=f"stopped after {self.stage!r}: {why}")
             stopped = last_report(said).model_copy(update={"status": "partial", "reason": reason})
             return Done(stopped, update=Update(said=new, over=True))
         seen = value if self.last or self.see == "previous" else transcript(said)
         return Done(seen, update=Update(said=new, over=False))  # one that a gate had ended may begin anew
+
+    def _stops(self, gate: Gate, after: State[Conversation]) -> str | None:
+        with Blaming(self.where, f"gates[{self.stage!r}]", gate):
+            why = gate(after)
+            if why is not None and not (isinstance(cast("object", why), str) and why.strip()):
+                msg = f"the gate of {self.stage!r} gave {why!r}: it says why to stop, in words, or None to go on."
+                raise UsageError(msg)
+            return why
 
 
 @dataclass(frozen=True)

@@ -176,6 +176,7 @@ def router(
         frozenset(node.name for node in nodes if isinstance(node, Agent)),
         None if fallback is None else fallback.name,
         None if classifier is not None else cast("Rule", by),
+        where=where,
     )
     route = own_node("route", decides, nodes if classifier is None else (*nodes, classifier))
     first: Chain[Any] = START >> route >> END if classifier is None else START >> classifier >> route >> END
@@ -273,7 +274,7 @@ def sequential(
         if stage.name not in checks and (see == "previous" or after is None):
             chains.append(stage >> end)
             continue
-        noted = AfterStage(stage.name, see, checks.get(stage.name), after is None)
+        noted = AfterStage(stage.name, see, checks.get(stage.name), after is None, where=where)
         between = own_node(f"after {stage.name}", noted, taken)
         taken.append(between)
         chains.append(stage >> between)
@@ -381,7 +382,7 @@ def round_robin(
     allowed = checked_transitions(where, names, allowed_transitions)
     checked_rotation(where, names, allowed)
     speaks = Rotate(names, teams_among(members), allowed)
-    return _conversation(name, _floor(turns, until), speaks, members, turns, context, options)
+    return _conversation(name, _floor(where, turns, until), speaks, members, turns, context, options)
 
 
 def random(
@@ -424,7 +425,7 @@ def random(
     allowed = checked_transitions(where, names, allowed_transitions)
     odds = checked_odds(where, names, weights, per, allowed)
     speaks = Draw(names, teams_among(members), allowed, seed, per, odds)
-    return _conversation(name, _floor(turns, until), speaks, members, turns, context, options)
+    return _conversation(name, _floor(where, turns, until), speaks, members, turns, context, options)
 
 
 def manual(
@@ -465,7 +466,7 @@ def manual(
         msg = f"{where}: a member is called {FINISH!r}, which is what a person says to end it; give it another name."
         raise UsageError(msg)
     apart = teams_among(members)
-    ruled, speaks = Directed(names, apart, allowed, decide), Named(names, apart, allowed)
+    ruled, speaks = Directed(names, apart, allowed, decide, where=where), Named(names, apart, allowed)
     return _conversation(name, ruled, speaks, members, turns, context, options)
 
 
@@ -473,8 +474,8 @@ def _is_next(name: str) -> Holds:
     return Holds("speaker", name, f"{name!r} is next")
 
 
-def _floor(turns: int, until: Until | None) -> Floor:
-    return Floor(turns if until is None else None, until)
+def _floor(where: str, turns: int, until: Until | None) -> Floor:
+    return Floor(turns if until is None else None, until, where=where)
 
 
 def _conversation(  # noqa: PLR0917 - the parts of every conversation

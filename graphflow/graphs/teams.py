@@ -201,7 +201,7 @@ def orchestrator_workers(
         taken.append(chooser)
     if chooser is None and rule is None:
         rule = Always(rules.tier("").name)
-    sizes = own_node("tier", Sizes(rules, rule), taken)
+    sizes = own_node("tier", Sizes(rules, rule, where=where), taken)
     ends = own_node("answer", Concludes(lead.name), [*taken, sizes])
     taken += [sizes, ends]
     graphs = list(tier_graphs(lead, workers, rules, context, taken))

@@ -11,10 +11,11 @@ import inspect
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from graphflow.errors import UsageError
+from graphflow.graphs.blaming import UNMARKED, Blaming
 from graphflow.graphs.conversation import Conversation, last_report, said_by, transcript
 from graphflow.model.outcome import NOTHING, Done, Pause, Update
 from graphflow.model.state import State
@@ -37,10 +38,12 @@ class Floor:
     Attributes:
         turns: how many turns there are, where no predicate ends them; None where somebody else does.
         until: ends the conversation when it holds, or None.
+        where: how errors name the call that made the team.
     """
 
     turns: int | None
     until: Until | None
+    where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     async def __call__(self, state: State[Conversation]) -> Done:
         """Give the conversation on, or the report of the whole."""
@@ -51,7 +54,8 @@ class Floor:
 
     def _is_over(self, context: Conversation) -> bool:
         if self.until is not None:
-            return bool(context.said) and _is_true(self.until(context))
+            with Blaming(self.where, "until", self.until):
+                return bool(context.said) and _is_true(self.until(context))
         return self.turns is not None and len(context.said) >= self.turns
 
 
@@ -92,11 +96,13 @@ class _Next:
         names: the members, in their order.
         apart: those that are teams of their own, and know nothing but what they are given.
         allowed: who may follow whom, as pairs of a name and names; a name that is missing may be followed by anybody.
+        where: how errors name the call that made the team.
     """
 
     names: tuple[str, ...]
     apart: frozenset[str]
     allowed: tuple[tuple[str, tuple[str, ...]], ...]
+    where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     def candidates(self, context: Conversation) -> tuple[str, ...]:
         """Return who may speak next, in their order."""
@@ -186,16 +192,22 @@ class Directed(_Next):
             named: Any = state.inbox[0].value
             choice = None if named == FINISH else named
         else:
-            choice = self.decide(context)
-            if inspect.isawaitable(choice):
-                choice = await choice
+            with Blaming(self.where, "decide", self.decide):
+                choice = await self._decided(self.decide, context, names)
         if choice is None:
             return Done(last_report(context.said), update=Update(**written, over=True))
-        if choice not in names:
+        return Done(said, update=Update(**{**written, "speaker": choice}))
+
+    @staticmethod
+    async def _decided(decide: Decide, context: Conversation, names: tuple[str, ...]) -> str | None:
+        choice = decide(context)
+        if inspect.isawaitable(choice):
+            choice = await choice
+        if choice is not None and choice not in names:
             after = f" after {context.said[-1].speaker!r}" if context.said else ""
             msg = f"decide gave {choice!r}: one of {', '.join(map(repr, names))} may speak{after}; None ends it."
             raise UsageError(msg)
-        return Done(said, update=Update(**{**written, "speaker": choice}))
+        return choice
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
 
+from graphflow.graphs.building import is_added
 from graphflow.lint.trace import Trace, graph_at
 from graphflow.lint.visits import Visit
 from graphflow.lint.words import cut
 from graphflow.model.ids import Path
-from graphflow.nodes.base import Node
 from graphflow.nodes.detect import Detector
-from graphflow.nodes.function import FunctionNode
-
-HOME: Final = "graphflow.graphs."
-"""Where the functions stand that strategies and teams add."""
-
-
-def is_added(node: Node[Any] | None) -> bool:
-    """Tell whether a node is a function that a strategy or a team has added to the members that it was given."""
-    return isinstance(node, FunctionNode) and str(getattr(node.fn, "__module__", "")).startswith(HOME)
 
 
 def member_before(trace: Trace, visit: Visit) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from graphflow.graphs.building import is_added
 from graphflow.graphs.compiled import ChooseOut, Edge
-from graphflow.lint.advice import is_added, member_before
+from graphflow.lint.advice import member_before
 from graphflow.lint.specification import by_frame
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace, station_of

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple, cast
-
-from pydantic import BaseModel
 
 from graphflow.model.outcome import Done, Handoff, Pause, Update
 from graphflow.nodes.client import ModelReply
@@ -21,13 +19,6 @@ class Said(NamedTuple):
     text: str
     calls: tuple[tuple[str, Given], ...] = ()
     value: Any = None
-
-
-class Asking(NamedTuple):
-    """What is about to be asked of whom."""
-
-    to: str
-    brief: Given
 
 
 def read(reply: ModelReply, *, native: bool, offered: Collection[str] = ()) -> Said:
@@ -66,23 +57,6 @@ def as_outcome(outcome: object, fields: Collection[str]) -> object:
     if names == {"question", "schema", "update"} and isinstance(table["question"], str) and table["question"]:
         return Pause(table["question"], update=update)
     return Update(**table) if names and names.issubset(fields) else table
-
-
-def asking_of(outcome: object) -> list[Asking]:
-    """Return what a function's `Delegate` asks, also of one that was read back as plain data."""
-    calls = _field(outcome, "calls")
-    found = cast("Iterable[object]", calls) if isinstance(calls, (tuple, list)) else ()
-    return [Asking(str(_field(call, "to")), _brief(_field(call, "brief"))) for call in found]
-
-
-def _brief(brief: object) -> Given:
-    if isinstance(brief, BaseModel):
-        return {name: getattr(brief, name) for name in type(brief).model_fields}
-    return {"objective": brief} if isinstance(brief, str) else _table(brief)
-
-
-def _field(value: object, name: str) -> object:
-    return cast("Given", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def _table(value: object) -> Given:

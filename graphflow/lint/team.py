@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from graphflow.graphs.building import is_added
 from graphflow.graphs.citations import Citations, check_citations
 from graphflow.graphs.compiled import NextOut, Station
-from graphflow.lint.advice import is_added, member_before
+from graphflow.lint.advice import member_before
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace
 from graphflow.lint.visits import Asked, Visit

@@ -26,10 +26,11 @@ from graphflow.events import (
     RunStarted,
     ScopeOpened,
 )
+from graphflow.graphs.briefs import Asking, Askings, asked_by_function
 from graphflow.graphs.compiled import Station
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph
-from graphflow.lint.replies import Asking, as_outcome, asking_of, read
+from graphflow.lint.replies import as_outcome, read
 from graphflow.lint.visits import Asked, Called, Fields, Turn, Visit, reported
 from graphflow.lint.words import VERIFIES, named_words
 from graphflow.model.ids import Path
@@ -74,7 +75,7 @@ class Trace:
         default_factory=dict[Station, dict[str, tuple[str, str]]]
     )
     _gone: dict[tuple[Path, str], Visit] = field(default_factory=dict[tuple[Path, str], Visit])
-    _wanted: dict[Path, dict[int, list[Asking]]] = field(default_factory=dict[Path, dict[int, list[Asking]]])
+    _wanted: dict[Path, dict[int, Askings]] = field(default_factory=dict[Path, dict[int, Askings]])
 
     def fold(self, event: Event) -> None:
         """Take one event in."""
@@ -135,9 +136,9 @@ class Trace:
             key = f"{name} {shown(evened(given))}"
             calls.append(Called(seq, turn, position, name, kind, target, given, key))
         visit.turns.append(Turn(turn, seq, found.text if calls else "", calls))
-        self._wanted.setdefault(visit.path, {})[turn] = [
-            Asking(call.target or call.name, call.given) for call in calls if call.kind == "ask"
-        ]
+        self._wanted.setdefault(visit.path, {})[turn] = Askings(
+            [Asking(call.target, call.given, call.position) for call in calls if _is_readable(call, visit.station)]
+        )
         if calls:
             over = next((call for call in calls if call.kind == "transfer"), None)
             visit.answer, visit.answered, visit.report = "", -1, None
@@ -157,8 +158,8 @@ class Trace:
         around = graph_at(self.graph, visit.path[:-1])
         fields = () if around is None else around.context.model_fields
         outcome = as_outcome(body.outcome, fields)
-        asking = asking_of(outcome)
-        if asking or isinstance(outcome, Delegate):
+        asking = asked_by_function(outcome)
+        if asking.calls or isinstance(outcome, Delegate):
             self._wanted.setdefault(visit.path, {})[body.turn] = asking
         elif isinstance(outcome, Handoff):
             visit.to, visit.note = outcome.to, shown(outcome.note) if outcome.note is not None else ""
@@ -176,12 +177,8 @@ class Trace:
         if caller is None or segment.call is None:
             return
         turn, position = segment.call
-        asking = self._wanted.get(caller.path, {}).get(turn, [])
-        brief: Fields = {}
-        if position < len(asking) and asking[position].to == segment.name:
-            brief = asking[position].brief
-        else:
-            brief = next((one.brief for one in asking if one.to == segment.name), brief)
+        wanted = self._wanted.get(caller.path, {}).get(turn, Askings()).at(position, segment.name)
+        brief: Fields = {} if wanted is None else wanted.brief
         asked = Asked(seq, turn, position, segment.name, brief, body.path)
         caller.asked.append(asked)
         self._open[body.path] = asked
@@ -237,6 +234,18 @@ def offered_by(station: Station) -> dict[str, tuple[str, str]]:
 def works(node: Node[Any] | None) -> bool:
     """Tell whether a node makes something that could be verified: not a person, and not a join."""
     return node is not None and not isinstance(node, (Human, Join))
+
+
+def _is_readable(call: Called, station: Station | None) -> bool:
+    """Tell whether a call delegates: one whose brief does not fit its contract is answered, and starts nobody."""
+    edge = None if station is None else station.delegates.get(call.target)
+    if call.kind != "ask" or edge is None or edge.contract is None:
+        return call.kind == "ask"
+    try:
+        edge.contract.brief.model_validate(call.given)
+    except Exception:  # noqa: BLE001 - a validator of the user may raise anything
+        return False
+    return True
 
 
 def _call_of(visit: Visit, body: EffectFinished) -> Called | None:

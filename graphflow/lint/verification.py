@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from graphflow.graphs.building import is_added
 from graphflow.graphs.compiled import ForkOut, Key, MapOut, Station
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import Look, as_graph, look_at, names_of, reach
-from graphflow.lint.advice import is_added, member_before
+from graphflow.lint.advice import member_before
 from graphflow.lint.misalignment import report_of
 from graphflow.lint.symptom import Limits, Sign
 from graphflow.lint.trace import Trace, graph_at, works

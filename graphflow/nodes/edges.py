@@ -10,7 +10,18 @@ import enum
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    overload,
+    runtime_checkable,
+)
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -27,6 +38,40 @@ C_contra = TypeVar("C_contra", bound=Context, contravariant=True)
 D = TypeVar("D", bound=Context)
 
 FailurePolicy = Literal["fail_fast", "collect"]
+
+
+@runtime_checkable
+class Labelled(Protocol):
+    """A predicate that says itself how its edge is drawn; of any other, its name is."""
+
+    @property
+    def label(self) -> str:
+        """What stands at the edge."""
+        ...
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A predicate that says why control wants to pass, for the reason where the bound of its edge refuses that.
+
+    It is asked then alone, so that it costs nothing where nothing is refused.
+
+    >>> @dataclass(frozen=True)
+    ... class MorePages:
+    ...     label: str = "more pages"
+    ...
+    ...     def __call__(self, state: State[Any]) -> bool:
+    ...         return state.context.page < state.context.pages
+    ...
+    ...     def why(self, context: Any) -> str:
+    ...         return f"{context.pages - context.page} pages are left"
+    >>> isinstance(MorePages(), Labelled), isinstance(MorePages(), Explains)
+    (True, True)
+    """
+
+    def why(self, context: Any, /) -> str:
+        """Say it, from the context that the predicate saw; pure and sync, like the predicate."""
+        ...
 
 
 class Terminal(enum.Enum):
@@ -317,22 +362,55 @@ def when(
     """Take an edge only where a predicate holds.
 
     Args:
-        test: pure and sync; it sees the state that the target would see. Its name, or its `label`, is drawn.
+        test: pure and sync; it sees the state that the target would see. Its name is drawn, or its `label` if it is
+            `Labelled`; if it `Explains` itself, what its `why(context)` says stands in the reason of a hit bound.
         to: where the edge leads.
         max_hops: how often it may be taken in one activation of the graph.
         bound: what that is called where it is hit: the argument of your own function that it comes from.
 
     Raises:
-        UsageError: if the target or the bound makes no sense.
+        UsageError: if the predicate, the target or the bound makes no sense.
     """
     if not callable(cast("object", test)):
         msg = f"when({test!r}, ...): a function from state to bool is needed; on(value, node) compares the output."
         raise UsageError(msg)
     checked_sync("when", test=test)
     branch = as_branch(to)
-    said: object = getattr(test, "label", None)
-    label = said if isinstance(said, str) else getattr(test, "__name__", type(test).__name__)
-    return Branch(branch.target, test, checked_bound("when", max_hops), label, branch.chain, bound)
+    return Branch(branch.target, test, checked_bound("when", max_hops), _label_of(test), branch.chain, bound)
+
+
+def _label_of(test: object) -> str:
+    """Return how an edge with a predicate is drawn.
+
+    Raises:
+        UsageError: if the predicate has a `label` or a `why` that says nothing.
+    """
+    why: object = test.why if isinstance(test, Explains) else None
+    if why is not None and not callable(why):
+        msg = f"when({test!r}): its why is {why!r}; a function from the context to words is needed, or none."
+        raise UsageError(msg)
+    checked_sync("when", why=why)
+    if not isinstance(test, Labelled):
+        return str(getattr(test, "__name__", type(test).__name__))
+    label: object = test.label
+    if not isinstance(label, str):
+        msg = f"when({test!r}): its label is {label!r}; words are needed, or none."
+        raise UsageError(msg)
+    return label
+
+
+def explained(test: object, context: object) -> str:
+    """Return why control wants to pass over an edge, as its predicate says, or "" if it does not say.
+
+    >>> explained(Equals(3), None)
+    ''
+    """
+    if not isinstance(test, Explains):
+        return ""
+    try:
+        return str(test.why(context))
+    except Exception as error:  # noqa: BLE001 - the bound is the reason: what explains it must not replace it
+        return f"its why raised {type(error).__name__}: {error}"
 
 
 def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | None = None) -> Branch[Any]:

@@ -16,10 +16,10 @@ import anyio.to_thread
 
 from graphflow.errors import UsageError
 from graphflow.events import RunStarted
+from graphflow.graphs.building import is_added
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.pricing import Prices, places_of, prices_of
-from graphflow.lint.advice import is_added
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.frozen import FrozenDict

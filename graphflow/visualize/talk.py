@@ -6,11 +6,13 @@ the position of its call. That tells a visit of an agent from one of a function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from graphflow.events import EffectFinished, EffectStarted, Failure
+from graphflow.graphs.briefs import asked_by_model, calls_of
+from graphflow.model.thread import ToolCall
 from graphflow.nodes.agent import ASK, generated_names
 from graphflow.visualize.text import ELLIPSIS, shown
 
@@ -42,9 +44,9 @@ class Ask(NamedTuple):
 
 @dataclass(slots=True)
 class _Turn:
-    """What is known of one turn: `calls` are the names that the model called, in order, if it is known."""
+    """What is known of one turn: `calls` are what the model called, in order, if it is known."""
 
-    calls: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     replied: bool = False
     failed: str = ""
     tools: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
@@ -72,7 +74,7 @@ class Talk:
         if body.key == MODEL:
             turn.replied = True
             turn.failed = "" if body.failure is None else _type_of(body.failure)
-            turn.calls = () if body.failure is not None else tuple(_called(body.result))
+            turn.calls = () if body.failure is not None else calls_of(body.result)
         elif (position := _position(body.key)) in turn.tools:
             name, _ = turn.tools[position]
             turn.tools[position] = (name, "completed" if body.failure is None else "failed")
@@ -113,17 +115,22 @@ def _position(key: str) -> int | None:
 
 def _parts(turn: _Turn, asks: list[Ask], *, ascii: bool) -> Iterator[str]:
     """Yield what a turn called, in the order of the calls as far as it is known."""
-    tools, left = dict(turn.tools), sorted(asks)
-    for position, name in enumerate(turn.calls):
-        if position in tools:
-            yield _tool(*tools.pop(position), ascii=ascii)
-            continue
-        ask = next((ask for ask in left if _stands_for(name, ask)), None)
-        if ask is not None:
-            left.remove(ask)
-            yield _asked(name, ask, ascii=ascii)
+    tools, asked = dict(turn.tools), asked_by_model(turn.calls)
+    started: dict[int, Ask] = {}
+    left: list[Ask] = []
+    for ask in sorted(asks):
+        found = asked.at(ask.position, ask.name)
+        if found is None:
+            left.append(ask)
         else:
-            yield shown(name, NAME)
+            started[found.place] = ask
+    for place, call in enumerate(turn.calls):
+        if place in tools:
+            yield _tool(*tools.pop(place), ascii=ascii)
+        elif place in started:
+            yield _asked(call.name, started[place], ascii=ascii)
+        else:
+            yield shown(call.name, NAME)
     for _, (name, status) in sorted(tools.items()):
         yield _tool(name, status, ascii=ascii)
     for ask in left:
@@ -136,25 +143,6 @@ def _tool(name: str, status: str, *, ascii: bool) -> str:
 
 def _asked(name: str, ask: Ask, *, ascii: bool) -> str:
     return f"{shown(name, NAME)} {'->' if ascii else '→'} {ask.status.replace('_', ' ')}"
-
-
-def _stands_for(name: str, ask: Ask) -> bool:
-    """Whether a tool of some name delegates to a callee: equal names get a number."""
-    base = next(iter(generated_names(ASK, [ask.name])))
-    return name.startswith(base) and (name == base or name[len(base) :].lstrip("_").isdecimal())
-
-
-def _called(reply: object) -> Iterator[str]:
-    """Yield the names that a reply calls, also of one that was read back as plain JSON."""
-    found: object = getattr(reply, "calls", None)
-    if isinstance(reply, Mapping):
-        found = cast("Mapping[str, object]", reply).get("calls")
-    for call in cast("Sequence[object]", found) if isinstance(found, (list, tuple)) else ():
-        yield str(cast("Mapping[str, object]", call).get("name") if isinstance(call, Mapping) else _name_of(call))
-
-
-def _name_of(call: object) -> object:
-    return getattr(call, "name", None)
 
 
 def _type_of(failure: Failure) -> str:

@@ -196,6 +196,30 @@ async def test_what_is_finished_is_not_done_again() -> None:
     assert found.result.status == "partial"  # a step had failed on the way
 
 
+@pytest.mark.parametrize(
+    ("what", "status"),
+    [("a failed step", "partial"), ("a plan that is none", "completed"), ("results that are refused", "completed")],
+)
+async def test_of_what_is_planned_anew_a_failed_step_alone_makes_the_run_partial(what: str, status: str) -> None:
+    """Each failed report of a delegation counts, whoever made up for it; the team's own report is done all the same."""
+    log: list[str] = []
+    firsts = {"a failed step": plan_of(("1", "x")), "a plan that is none": plan_of(("1", "nobody"))}
+    plans = planner("p", firsts.get(what, plan_of(("1", "w"))), plan_of(("2", "w")))
+
+    @node(name="check")
+    async def check(state: State[Any]) -> bool:
+        return what != "results that are refused" or state.visit > 1
+
+    found = await judged(
+        "plan_execute",
+        strategies.plan_execute("t", plans, working("w", log), working("x", log, fails=9), verify=check),
+    )
+
+    assert found.result.status == status
+    assert report_of(found.result.output).status == "done"
+    assert len(found.result.failures) == (status == "partial")
+
+
 @pytest.mark.parametrize("max_replans", [0, 1, 2])
 async def test_planning_again_is_bounded_and_no_success(max_replans: int) -> None:
     """One plan and so many more; then the run is exhausted, or somebody takes over."""

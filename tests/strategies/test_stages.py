@@ -8,12 +8,17 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from graphflow import (
+    ALL,
     ANY,
+    END,
+    START,
     STRICT,
     Budget,
+    Graph,
     Human,
     Report,
     State,
+    Step,
     Update,
     append,
     first,
@@ -21,10 +26,12 @@ from graphflow import (
     quorum,
     run,
     strategies,
+    when,
 )
 from graphflow.errors import UsageError
 from graphflow.graphs.strategies import Conversation, Said, Task, TeamReport
 from graphflow.model.contract import Reason
+from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode
 from graphflow.testing import strategy_violations
 from tests.strategies.teams import ASKED, agent, hears, judged, member, played
@@ -126,7 +133,7 @@ async def test_a_gate_that_raises_is_visible() -> None:
     found = await played(strategies.sequential("t", member("a"), member("b"), gates={"a": gate}))
 
     assert isinstance(found.error, LookupError)
-    assert "after a" in found.error.__notes__[0]
+    assert "after a" in found.error.__notes__[-1]
     assert found.result.status == "failed"
 
 
@@ -413,3 +420,57 @@ async def test_members_that_a_bound_stops_have_not_failed() -> None:
     assert found.result.status == "partial"
     assert report_of(found.result.output).status == "partial"
     assert "'a'" in report_of(found.result.output).reason.text  # type: ignore[union-attr]  # it is partial
+
+
+def always(state: State[Task]) -> bool:
+    """Go on."""
+    return True
+
+
+def stopped(bound: str, seconds: float) -> Node[Any]:
+    """A member called "b" that hits a bound after a while."""
+    if bound == "max_hops":
+        work = member("work", seconds=seconds)
+        chains = (START >> work, work.choose(when(always, work, max_hops=0), default=END))
+        return Graph("b", *chains, context=Task)
+    if bound == "node_runs":
+        two = member("first", seconds=seconds) >> member("second")
+        return Graph("b", START >> two >> END, context=Task, budget=Budget(node_runs=1))
+
+    @node(name="b")
+    async def spends(state: State[Any], step: Step) -> str:
+        await step.sleep(seconds)
+        return str(await step.effect("ask", len, (), cost=Budget(model_calls=99)))
+
+    return spends
+
+
+@pytest.mark.parametrize("join", [ALL, ANY, first(2), quorum(1, within=9)], ids=str)
+@pytest.mark.parametrize("bound", ["max_hops", "node_runs", "model_calls"])
+async def test_who_is_stopped_by_a_bound_before_the_join_is_met_is_named(bound: str, join: Any) -> None:
+    """Whatever the join waits for: by its own name, with the bound, where the report is made."""
+    team = (member("a", seconds=2), stopped(bound, 1), member("c", seconds=3))
+
+    found = await played(strategies.parallel("t", *team, join=join, budget=Budget(model_calls=9, node_runs=30)))
+
+    report = report_of(found.result.output)
+    assert report.status == "partial"
+    assert [one.speaker for one in report.said][:2] == ["a", "b"]
+    assert report.reason is not None
+    assert "not done: 'b' (failed: the bound" in report.reason.text
+    assert bound in report.reason.text
+
+
+@pytest.mark.parametrize("losers", ["finish", "cancel"])
+@pytest.mark.parametrize("bound", ["max_hops", "node_runs", "model_calls"])
+async def test_who_is_stopped_after_the_join_was_met_is_late_like_any_other(bound: str, losers: Any) -> None:
+    """The report is made by then: what a late member came to is in the result's refusals, and in its events."""
+    team = (member("a", seconds=1), stopped(bound, 2))
+
+    found = await played(
+        strategies.parallel("t", *team, join=ANY, losers=losers, budget=Budget(model_calls=9, node_runs=30))
+    )
+
+    assert found.result.status == "completed"
+    assert said(found.result.output) == [("a", "a says.")]
+    assert [one.code for one in found.result.refused] == [bound] * (losers == "finish")

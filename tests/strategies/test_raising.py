@@ -1,0 +1,132 @@
+"""A function that a team was given and that raises: its name, and that of the team, stand beside the path."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from graphflow import END, START, Context, Graph, State, node, run, strategies, teams
+from graphflow.errors import UsageError
+from graphflow.graphs.blaming import blamed
+from graphflow.graphs.export import fingerprint
+from tests.strategies.teams import agent, member
+
+A, B = member("a"), member("b")
+
+
+def raises(state: Any) -> Any:
+    """Fail."""
+    msg = f"no idea of {type(state).__name__}"
+    raise LookupError(msg)
+
+
+async def raises_later(state: Any) -> Any:
+    """Fail, after it was waited for."""
+    return raises(state)
+
+
+def odd(state: Any) -> Any:
+    """Give what nobody expects."""
+    return "nobody of these"
+
+
+def seven(state: Any) -> int:
+    """Give a number."""
+    return 7
+
+
+Makes = Callable[[Any], Graph[Any]]
+
+EVERY: Final[dict[str, tuple[str, Makes]]] = {
+    "manual": ("decide", lambda fn: strategies.manual("t", A, B, turns=2, decide=fn)),
+    "round_robin": ("until", lambda fn: strategies.round_robin("t", A, B, turns=2, until=fn)),
+    "random": ("until", lambda fn: strategies.random("t", A, B, turns=2, seed=1, until=fn)),
+    "sequential": ("gates['b']", lambda fn: strategies.sequential("t", A, B, gates={"b": fn})),
+    "router": ("by", lambda fn: strategies.router("t", fn, A, B)),
+    "orchestrator_workers": ("tier", lambda fn: teams.orchestrator_workers("t", agent("lead"), A, tier=fn)),
+}
+
+
+def within(team: Graph[Any]) -> Graph[Any]:
+    """Return a graph in which a team stands."""
+    return Graph("company", START >> team >> END, context=strategies.Task)
+
+
+@pytest.mark.parametrize("place", ["alone", "inside"])
+@pytest.mark.parametrize(("kind", "fn"), [*((kind, raises) for kind in EVERY), ("manual", raises_later)])
+async def test_who_raised_is_named(kind: str, fn: Callable[[Any], Any], place: str) -> None:
+    """The argument, the function and the team, and beside them the path; the exception is the one that was raised."""
+    argument, make = EVERY[kind]
+    team = make(fn)
+    graph = team if place == "alone" else within(team)
+
+    with pytest.raises(LookupError, match="no idea of") as caught:
+        await run(graph, graph.context(task="what?"))
+
+    who = f"{argument}=<function {fn.__name__}> of {kind}('t')"
+    assert blamed(caught.value) == who
+    assert caught.value.__notes__[0] == f"raised by {who}"
+    assert f"of the graph {graph.name!r} in run" in caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("kind", ["manual", "round_robin", "sequential", "orchestrator_workers"])
+async def test_who_gave_what_cannot_be_is_named_too(kind: str) -> None:
+    """An answer that is none is the function's fault as much as an exception is."""
+    argument, make = EVERY[kind]
+    graph = make(odd if kind != "sequential" else seven)
+
+    with pytest.raises(UsageError) as caught:
+        await run(graph, graph.context(task="what?"))
+
+    assert caught.value.__notes__[0].startswith(f"raised by {argument}=<function ")
+    assert caught.value.__notes__[0].endswith(f" of {kind}('t')")
+
+
+async def test_a_members_own_exception_is_not_blamed_on_the_team() -> None:
+    """Only what a function of the team's raised is."""
+    graph = strategies.round_robin("t", member("a", fails="broken"), B, turns=2, until=lambda _: False)
+
+    with pytest.raises(ValueError, match="broken") as caught:
+        await run(graph, strategies.Conversation(task="what?"))
+
+    assert not blamed(caught.value)
+    assert len(caught.value.__notes__) == 1
+
+
+class Mute(Exception):
+    """An exception that takes no note."""
+
+    def add_note(self, note: str) -> None:
+        """Refuse it."""
+        raise TypeError(note)
+
+
+async def test_an_exception_that_takes_no_note_comes_out_as_it_is() -> None:
+    """Whose it was cannot be said then; what it was can."""
+    error = Mute("so")
+
+    def mute(_: Any) -> str:
+        raise error
+
+    graph = strategies.manual("t", A, B, turns=2, decide=mute)
+
+    with pytest.raises(Mute) as caught:
+        await run(graph, strategies.Conversation(task="what?"))
+
+    assert caught.value is error
+
+
+def test_the_name_of_a_team_is_no_part_of_what_its_functions_do() -> None:
+    """So that the mark of a stored run's graph is what it was before errors could name the team."""
+
+    @node(name="x")
+    async def x(state: State[Context]) -> str:
+        return "so"
+
+    def marks(where: str) -> object:
+        found = strategies.manual("t", x, B, turns=2, decide=odd)
+        floor = found.nodes["floor"]
+        object.__setattr__(floor.fn, "where", where)  # type: ignore[attr-defined]
+        return fingerprint(found)
+
+    assert marks("manual('t')") == marks("manual('other')")
