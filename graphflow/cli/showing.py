@@ -71,7 +71,7 @@ async def _read(store: Store, asked: str) -> tuple[Stored, Summary]:
     stored = await read_stored(store.journal, found.run)
     summary = summary_of(found, stored.rows)
     if summary.started is None:
-        raise JournalDamaged(found.run, None, "its first or last record is none.")
+        raise JournalDamaged(found.run, None, summary.unreadable)
     return stored, summary
 
 

@@ -11,8 +11,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
-from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
+from graphflow.errors import JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
+from graphflow.persistence.sqlite_damaged import any_text, is_damage, runs_one_by_one
 from graphflow.persistence.sqlite_lock import RunLock
 from graphflow.persistence.sqlite_store import SEQ_BITS, Place, Stores
 from graphflow.persistence.storing import (
@@ -24,7 +25,8 @@ from graphflow.persistence.storing import (
     new_epoch,
     not_text,
     released,
-    row_of,
+    rows_of,
+    stored_run,
     taken_in_thread,
 )
 
@@ -116,10 +118,9 @@ class SqliteJournal:
         return await in_thread(self._read, checked_id(run), min(max(after, -1), LAST_SEQ))
 
     async def runs(self) -> Sequence[StoredRun]:
-        """Return all runs that have a row, in the order in which they were begun.
+        """Return all runs that have a row, in the order in which they were begun; one that is damaged hides no other.
 
         Raises:
-            JournalDamaged: a row is not what a row must be.
             JournalUnavailable: the file cannot be used.
         """
         return await in_thread(self._runs)
@@ -205,9 +206,11 @@ class SqliteJournal:
             try:
                 found = cursor.execute(_READ, (run, after)).fetchall()
             except sqlite3.OperationalError as error:
-                _undecodable(error, run)
-                raise
-        return tuple(row_of(run, *columns) for columns in found)
+                if not is_damage(error):
+                    raise
+                with any_text(cursor):
+                    found = cursor.execute(_READ, (run, after)).fetchall()
+        return rows_of(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():
@@ -215,13 +218,11 @@ class SqliteJournal:
         with self._stores.aside.use() as cursor:
             try:
                 found = cursor.execute(_RUNS).fetchall()
-            except sqlite3.OperationalError as error:
-                _undecodable(error, "(one of several)")
-                raise
-        return tuple(
-            StoredRun(run, row_of(run, *columns[:4]), row_of(run, *columns[4:]), count)
-            for run, count, *columns in found
-        )
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if not is_damage(error):
+                    raise
+                return runs_one_by_one(cursor)
+        return tuple(stored_run(run, count, columns[:4], columns[4:]) for run, count, *columns in found)
 
     def _delete(self, run: str) -> bool:
         if not self._there():
@@ -357,9 +358,3 @@ class HeldHere:
     def release(self) -> None:
         """Let it go."""
         self._held.discard(self._run)
-
-
-def _undecodable(error: sqlite3.OperationalError, run: str) -> None:
-    # The one error that Python raises here itself, when a column holds text that is none.
-    if not hasattr(error, "sqlite_errorcode"):
-        raise JournalDamaged(run, None, str(error)) from error

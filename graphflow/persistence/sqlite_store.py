@@ -396,6 +396,11 @@ def is_busy(error: Exception) -> bool:
     return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
+def is_corrupt(error: Exception) -> bool:
+    """Whether what lies in the file is no database any more, at least in places."""
+    return _code(error) == sqlite3.SQLITE_CORRUPT
+
+
 def _code(error: Exception) -> int | None:
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF  # the rest says more than a person needs
