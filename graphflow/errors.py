@@ -477,7 +477,16 @@ class JournalDamaged(JournalError):
 
 
 class JournalUnavailable(JournalError):
-    """The store itself failed; what was committed before is intact, and the run can be resumed."""
+    """The store itself failed; what was committed before is intact, and the run can be resumed.
+
+    Attributes:
+        lost: the one case in which it is not: the file was removed or replaced while the run was at work.
+    """
+
+    def __init__(self, text: str, *, lost: bool = False) -> None:
+        """Say what is wrong, in words."""
+        self.lost = lost
+        super().__init__(text)
 
 
 class InternalError(GraphflowError):

@@ -314,7 +314,7 @@ async def test_a_writer_whose_file_was_removed_gets_into_no_other_run(path: Path
     other = await journal.claim("new")
     other.append_nowait(row(0))
 
-    with pytest.raises(RunLocked):
+    with pytest.raises(JournalUnavailable, match="was replaced by another file while the run 'old' was at work"):
         writer.append_nowait(row(1))
     await writer.release()
 

@@ -89,7 +89,8 @@ def import_command(screen: Screen, options: StoreOptions, name: str, new_id: str
         RunExists: if a run of its id is stored already.
         JournalError: if it cannot be stored.
     """
-    run, rows, counted = _read_file(name)
+    run, stored, counted = _read_file(name)
+    rows: Sequence[Row] = stored
     if new_id is not None and new_id != run:
         rows = _renamed(run, rows, new_id)
         run = new_id

@@ -22,7 +22,7 @@ from graphflow.cli.progress import Progress
 from graphflow.cli.results import ending, refused_lines, result_data, result_text, to_json
 from graphflow.cli.store import Store
 from graphflow.cli.targets import Noted
-from graphflow.errors import GraphflowError, InternalError, JournalError
+from graphflow.errors import GraphflowError, InternalError, JournalError, JournalUnavailable
 from graphflow.events import Event, Listener
 from graphflow.graphs.graph import Graph
 from graphflow.persistence.lines import event_json
@@ -119,7 +119,8 @@ class Going:
             found = error
             if isinstance(error, BaseExceptionGroup):
                 found = first_of(cast("BaseExceptionGroup[BaseException]", error))
-            if self._kept is not None and self._run_id is not None and not isinstance(found, BadUse):
+            lost = isinstance(found, BadUse) or (isinstance(found, JournalUnavailable) and found.lost)
+            if self._kept is not None and self._run_id is not None and not lost:
                 line = self._kept.store.command("resume", self._run_id)
                 found.add_note(f"What is stored of the run is intact; to go on with it: {line}")
             if found is error:

@@ -201,10 +201,8 @@ def _check_count(head: dict[str, Any], rows: Sequence[Row]) -> None:
     if wanted == len(rows):
         return
     if len(rows) < wanted:
-        short = wanted - len(rows)
-        end = (
-            "all are missing" if not rows else "the last is missing" if short == 1 else f"the last {short} are missing"
-        )
+        last = "the last is" if wanted == len(rows) + 1 else f"the last {wanted - len(rows)} are"
+        end = f"{last} missing" if rows else "all are missing"
         msg = f"it was cut off: its first line tells of {wanted} records, and {len(rows)} are there, so {end}"
     else:
         msg = f"its first line tells of {wanted} records, and {len(rows)} are there"

@@ -113,6 +113,8 @@ class Store:
     Attributes:
         lock: held by whoever uses it.
         prompt: whether the disk has been quick of late, so that a row which waits for it holds nobody up.
+        file: which file is open, or was last.
+        replaced: how often that was found to be no more the one that has the name.
     """
 
     def __init__(self, place: Place) -> None:
@@ -123,7 +125,8 @@ class Store:
         self._waited = 0.0
         self._cursor: sqlite3.Cursor | None = None
         self._pid = 0
-        self._file: tuple[int, int] | None = None
+        self.file: tuple[int, int] | None = None
+        self.replaced = 0
 
     def cursor(self) -> sqlite3.Cursor:
         """The cursor of the open connection; call it with the lock held.
@@ -242,7 +245,8 @@ class Store:
         if self._pid != os.getpid():
             _INHERITED.append(self._cursor)
             self._cursor = None
-        elif _file(self.place.real()) != self._file:
+        elif file_of(self.place.real()) != self.file:
+            self.replaced += 1  # the next file may have the number of this one
             self.close()
 
     def _open(self) -> sqlite3.Cursor:
@@ -255,7 +259,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        self._file, self._pid = None if place.memory else _file(path), os.getpid()
+        self.file, self._pid = None if place.memory else file_of(path), os.getpid()
         self._cursor = connection.cursor()
         return self._cursor
 
@@ -305,7 +309,8 @@ class Stores:
             self._folding = False
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Tell which file has a name, None if none can be found."""
     try:
         found = path.stat()
     except OSError:
