@@ -44,7 +44,7 @@ def row(seq: int, at: float) -> Row:
     return Row(seq, at, "[]", "[]")
 
 
-LOSSES: Final = {
+LOSSES: Final[dict[str, tuple[Loss, str]]] = {
     "removed": (remove, "removed or moved away"),
     "moved": (lambda path: path.rename(path.with_name("away.db")), "removed or moved away"),
     "with its folder": (lambda path: shutil.rmtree(path.parent), "removed or moved away"),
