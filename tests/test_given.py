@@ -44,40 +44,44 @@ async def work(state: State[Case]) -> str:
 
 GRAPH: Final = Graph("graph", START >> work >> END, context=Case, budget=Budget(node_runs=9))
 
-PARTS: Final[tuple[tuple[str, Any], ...]] = (
-    *(("resources", wrong) for wrong in (None, 3, "pool", b"pool", {}, set[int](), object, iter(()))),
-    *(("listeners", wrong) for wrong in (None, 5, "print", print, {}, [5], iter(()))),
-    *(("before", wrong) for wrong in (5, "skip", [], {})),
-    *(("redact", wrong) for wrong in (5, "x", [])),
-    *(("clock", wrong) for wrong in (5, "now", ManualClock, object())),
-    *(("budget", wrong) for wrong in (5, "1", {"usd": 1}, Budget)),
-)
+PARTS: Final[dict[str, tuple[Any, ...]]] = {
+    "resources": (None, 3, "pool", b"pool", {}, set[int](), object, iter(())),
+    "listeners": (None, 5, "print", print, {}, [5], iter(())),
+    "before": (5, "skip", [], {}),
+    "redact": (5, "x", []),
+    "clock": (5, "now", ManualClock, object()),
+    "budget": (5, "1", {"usd": 1}, Budget),
+}
 """Arguments that every way to run takes, and what they cannot be."""
 
-STORED: Final[tuple[tuple[str, Any], ...]] = (
-    *PARTS,
-    *(("answers", wrong) for wrong in (None, 5, "x", [], [("a", 1)], {5: 1})),
-    *(("secrets", wrong) for wrong in (5, "x", [])),
-    *(("changed", wrong) for wrong in (None, 5, "", "yes")),
-    *(("journal", wrong) for wrong in (None, 5, "runs.db", MemoryJournal)),
-)
+STORED: Final[dict[str, tuple[Any, ...]]] = {
+    **PARTS,
+    "answers": (None, 5, "x", [], [("a", 1)], {5: 1}),
+    "secrets": (5, "x", []),
+    "changed": (None, 5, "", "yes"),
+    "journal": (None, 5, "runs.db", MemoryJournal),
+}
 """The same for stored runs."""
 
-FRESH: Final[tuple[tuple[str, Any], ...]] = (
-    *PARTS,
-    *(("run_id", wrong) for wrong in (5, b"id", ["id"])),
-    *(("journal", wrong) for wrong in (5, "runs.db", MemoryJournal)),
-    *(("after", wrong) for wrong in (5, "run", {})),
-    *(("max_parallel", wrong) for wrong in (0, "2", 1.5, True)),
-)
+FRESH: Final[dict[str, tuple[Any, ...]]] = {
+    **PARTS,
+    "run_id": (5, b"id", ["id"]),
+    "journal": (5, "runs.db", MemoryJournal),
+    "after": (5, "run", {}),
+    "max_parallel": (0, "2", 1.5, True),
+}
 """The same for new ones."""
 
 named = pytest.mark.parametrize
 
 
-def cases(wrong: tuple[tuple[str, Any], ...]) -> list[Any]:
+def cases(wrong: dict[str, tuple[Any, ...]]) -> list[Any]:
     """Each with a name of its own."""
-    return [pytest.param(name, value, id=f"{number}-{name}") for number, (name, value) in enumerate(wrong)]
+    return [
+        pytest.param(name, value, id=f"{name}-{number}")
+        for name, values in wrong.items()
+        for number, value in enumerate(values)
+    ]
 
 
 @named(("name", "wrong"), cases(FRESH))

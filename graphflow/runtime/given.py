@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, cast
 
 from graphflow.errors import UsageError
 
@@ -46,7 +46,7 @@ def check_answers(answers: object) -> None:
     Raises:
         UsageError: if they are no table by the ids of questions.
     """
-    if isinstance(answers, Mapping) and all(isinstance(name, str) for name in answers):
+    if isinstance(answers, Mapping) and all(isinstance(name, str) for name in cast("Mapping[object, object]", answers)):
         return
     msg = f"answers={answers!r}: a table of answers by the ids of their questions is needed, as answers={{id: value}}."
     raise UsageError(msg)
