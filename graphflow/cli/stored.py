@@ -12,6 +12,7 @@ from graphflow.events import (
     AnswerGiven,
     BudgetAdded,
     CancelRequested,
+    EffectFinished,
     Event,
     Journal,
     NodeEnded,
@@ -25,8 +26,10 @@ from graphflow.events import (
 )
 from graphflow.graphs.kinds import OURS
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable
+from graphflow.model.contract import Reason
 from graphflow.model.exact import DEEPEST
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.ids import path_text
 from graphflow.model.secrets import SHOWN
 from graphflow.runtime.rows import Rows, upgraded
 from graphflow.runtime.stored import IN_FACTS, check_order
@@ -236,6 +239,27 @@ def ended_by(records: Iterable[Record]) -> RunEnded | None:
         if isinstance(entry.fact, SessionStarted | BudgetAdded | AnswerGiven | CancelRequested):
             found = None
         found = next((body for body in reversed(entry.decisions) if isinstance(body, RunEnded)), found)
+    return found
+
+
+PASSING: Final = frozenset({"ModelUnavailable", "ToolServerUnavailable"})
+"""The errors that say: it may work later."""
+
+
+def before_failure(events: Iterable[Event], reason: Reason | None) -> int | None:
+    """Return the last event before the call that ended a run, if that call may work later; a fork there makes it anew.
+
+    Args:
+        events: those of the run.
+        reason: why it failed.
+    """
+    if reason is None or reason.error_type.rpartition(".")[2] not in PASSING:
+        return None
+    found: int | None = None
+    for event in events:
+        body = event.body
+        if isinstance(body, EffectFinished) and body.failure is not None and path_text(body.path) == reason.path:
+            found = event.seq - 1
     return found
 
 
