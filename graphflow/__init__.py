@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING
 
+import graphflow.early  # noqa: F401 # pyright: ignore[reportUnusedImport]  # it hears a Ctrl-C while the rest is loaded
 from graphflow.errors import GraphflowError as GraphflowError
 from graphflow.graphs.graph import Graph as Graph
 from graphflow.model.budget import Budget as Budget

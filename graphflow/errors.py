@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Any
 
 
 class GraphflowError(Exception):
@@ -461,11 +462,13 @@ class JournalDamaged(JournalError):
     Attributes:
         run: the run's id.
         seq: the number of the record, or None.
+        what: what is wrong with it.
+        before: the `Row`s that stand before that record, where a journal could not give it.
     """
 
-    def __init__(self, run: str, seq: int | None, what: str) -> None:
+    def __init__(self, run: str, seq: int | None, what: str, before: Sequence[Any] = ()) -> None:
         """Say where, and what is wrong."""
-        self.run, self.seq = run, seq
+        self.run, self.seq, self.what, self.before = run, seq, what, tuple(before)
         where = "" if seq is None else f", record {seq}"
         super().__init__(
             f"the stored run {run!r}{where} cannot be read: {what} Nothing was changed; what stands before that record "
@@ -474,7 +477,16 @@ class JournalDamaged(JournalError):
 
 
 class JournalUnavailable(JournalError):
-    """The store itself failed; what was committed before is intact, and the run can be resumed."""
+    """The store itself failed; what was committed before is intact, and the run can be resumed.
+
+    Attributes:
+        lost: the one case in which it is not: the file was removed or replaced while the run was at work.
+    """
+
+    def __init__(self, text: str, *, lost: bool = False) -> None:
+        """Say what is wrong, in words."""
+        self.lost = lost
+        super().__init__(text)
 
 
 class InternalError(GraphflowError):

@@ -457,6 +457,12 @@ def test_a_run_can_be_imported_under_another_id(
 Lines = list[str]
 Change = Callable[[Lines], Lines]
 
+
+def uncounted(head: str) -> str:
+    """The first line of an export as older versions wrote it."""
+    return head.partition(',"records"')[0] + "}"
+
+
 NO_RUNS: Final[tuple[tuple[Change, int, str], ...]] = (
     (lambda _: [], 2, "there is no line in it"),
     (lambda lines: ["{}", *lines[1:]], 2, "line 1 is no line of a stored run: its format is None"),
@@ -464,9 +470,22 @@ NO_RUNS: Final[tuple[tuple[Change, int, str], ...]] = (
     (lambda lines: [*lines[:3], "}", *lines[3:]], 2, "line 4 is no line of a stored run"),
     (lambda lines: [*lines[:2], lines[2].replace('"seq"', '"s"')], 2, "line 3 is no line of a stored run: a row"),
     (lambda lines: [*lines[:2], lines[2].replace('"at":', '"at":"')], 2, "line 3 is no line of a stored run"),
-    (lambda lines: lines[:1], 5, "cannot be read"),
-    (lambda lines: [*lines[:2], *lines[3:]], 5, "its checksum does not fit what stands there and before it"),
-    (lambda lines: [*lines[:2], *lines[1:]], 5, "record 0 cannot be read: its checksum does not fit"),
+    (lambda lines: lines[:1], 2, "it was cut off: its first line tells of 11 records, and 0 are there, so all are"),
+    (lambda lines: lines[:-1], 2, "11 records, and 10 are there, so the last is missing. Export the run again"),
+    (lambda lines: [*lines, lines[-1]], 2, "its first line tells of 11 records, and 12 are there. Export the run"),
+    (lambda lines: [lines[0].replace("11", '"11"'), *lines[1:]], 2, "the number of its records is '11'"),
+    (lambda lines: [uncounted(lines[0])], 5, "cannot be read"),
+    (lambda lines: [*lines[:2], *lines[3:]], 2, "and 10 are there"),
+    (
+        lambda lines: [uncounted(lines[0]), lines[1], *lines[3:]],
+        5,
+        "its checksum does not fit what stands there and before it",
+    ),
+    (
+        lambda lines: [uncounted(lines[0]), lines[1], *lines[1:]],
+        5,
+        "record 0 cannot be read: its checksum does not fit",
+    ),
     (
         lambda lines: [*lines[:2], lines[2].replace('"at":', '"at":1'), *lines[3:]],
         5,
@@ -494,6 +513,38 @@ def test_a_file_that_is_no_run_is_refused_whole(
     assert complaint in ended[2]
     assert ended[2].count("\n") == 1
     assert not Path("other.db").exists()
+
+
+@pytest.mark.parametrize("length", [0.1, 0.5, 0.9, 0.999])
+def test_an_export_that_was_cut_off_anywhere_is_refused(graphs: Target, capsys: Printed, length: float) -> None:
+    """In the middle of a line or between two: nothing is stored, and one line says what to do or where it ends."""
+    done(capsys, "run", graphs("works"), "q", "--run-id", "one")
+    text = done(capsys, "runs", "export", "one")[1]
+    for cut in (text[: int(len(text) * length)], text[: text.rindex("\n", 0, int(len(text) * length)) + 1]):
+        Path("one.jsonl").write_text(cut, "utf-8")
+
+        code, out, err = done(capsys, "runs", "import", "one.jsonl", "--as", "two")
+
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "it was cut off" in err or "the last line has no end" in err
+    assert rows_of("two") == []
+
+
+def test_an_export_of_an_older_version_is_taken_with_a_note(graphs: Target, capsys: Printed) -> None:
+    """It has no number of records: nothing tells whether the last are missing, unless the run goes on behind them."""
+    done(capsys, "run", graphs("works"), "q", "--run-id", "one")
+    head, *rows = done(capsys, "runs", "export", "one")[1].splitlines(keepends=True)
+    Path("one.jsonl").write_text("".join([uncounted(head) + "\n", *rows]), "utf-8")
+    Path("two.jsonl").write_text("".join([uncounted(head) + "\n", *rows[:-1]]), "utf-8")
+
+    whole = done(capsys, "runs", "import", "one.jsonl", "--as", "whole")
+    half = done(capsys, "runs", "import", "two.jsonl", "--as", "half")
+
+    note = "an older graphflow wrote it, without the number of its records, so nothing tells whether the last are "
+    assert (whole[0], half[0]) == (0, 0)
+    assert f"one.jsonl: {note}missing.\n" in whole[2]
+    assert f"two.jsonl: {note}missing. It ends before its run does.\n" in half[2]
+    assert rows_of("whole")[1:] != rows_of("half")[1:]
 
 
 def test_files_that_cannot_be_used_are_told(graphs: Target, capsys: Printed) -> None:

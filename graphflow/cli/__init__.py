@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 
 from graphflow.cli.faults import BAD_USE, FAILED, INTERRUPTED, explained
 from graphflow.cli.printing import Screen, version_text
+from graphflow.early import interruptible
 from graphflow.errors import MissingExtra
 
 __all__ = ("main",)
@@ -49,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _guarded(screen: Screen, words: list[str]) -> int:
     try:
-        return _dispatched(screen, words)
+        with interruptible():
+            return _dispatched(screen, words)
     except BaseException as error:  # noqa: BLE001 - no traceback of ours is shown
         code, message = explained(error)
         screen.say(f"graphflow: {message}")

@@ -15,11 +15,11 @@ from graphflow.cli.faults import BadUse, reading
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
 from graphflow.cli.store import Store, StoreOptions, find, opened
-from graphflow.cli.stored import Stored, read_rows, status_of
+from graphflow.cli.stored import OPEN, Stored, read_rows, status_of
 from graphflow.errors import JournalDamaged, JournalError, RunExists
 from graphflow.events import Journal, Row
 from graphflow.model.jsontext import compact_json, load_json
-from graphflow.persistence.lines import read_run, run_lines
+from graphflow.persistence.lines import Exported, read_export, run_lines
 from graphflow.runtime.checksums import chained
 from graphflow.visualize.text import count, visible
 
@@ -89,7 +89,8 @@ def import_command(screen: Screen, options: StoreOptions, name: str, new_id: str
         RunExists: if a run of its id is stored already.
         JournalError: if it cannot be stored.
     """
-    run, rows = _read_file(name)
+    run, stored, counted = _read_file(name)
+    rows: Sequence[Row] = stored
     if new_id is not None and new_id != run:
         rows = _renamed(run, rows, new_id)
         run = new_id
@@ -100,6 +101,12 @@ def import_command(screen: Screen, options: StoreOptions, name: str, new_id: str
         except RunExists as error:
             raise BadUse(f"a run {run!r} is stored already in {store.name}: import it --as another.") from error
         status = status_of(found.records)
+        if not counted:
+            early = " It ends before its run does." if status == OPEN else ""
+            screen.say(
+                f"{visible(name)}: an older graphflow wrote it, without the number of its records, so nothing tells "
+                f"whether the last are missing.{early}"
+            )
         if json:
             screen.out.line(to_json(_data(found, status)))
         else:
@@ -113,12 +120,12 @@ def _data(found: Stored, status: str) -> dict[str, Any]:
     return {"run": found.run, "graph": found.first.graph, "status": status, "records": len(found.rows)}
 
 
-def _read_file(name: str) -> tuple[str, Sequence[Row]]:
+def _read_file(name: str) -> Exported:
     try:
         with contextlib.ExitStack() as stack:
             if name == "-":
-                return read_run(sys.stdin)
-            return read_run(stack.enter_context(Path(name).open(encoding="utf-8", newline="\n")))
+                return read_export(sys.stdin)
+            return read_export(stack.enter_context(Path(name).open(encoding="utf-8", newline="\n")))
     except OSError as error:
         raise BadUse(f"{name}: it cannot be read: {reading(error)}.") from error
     except ValueError as error:

@@ -21,10 +21,12 @@ from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Progress
 from graphflow.cli.results import ending, refused_lines, result_data, result_text, to_json
 from graphflow.cli.store import Store
+from graphflow.cli.stored import PASSING, before_failure, read_stored
 from graphflow.cli.targets import Noted
-from graphflow.errors import GraphflowError, InternalError, JournalError
+from graphflow.errors import GraphflowError, InternalError, JournalError, JournalUnavailable
 from graphflow.events import Event, Listener
 from graphflow.graphs.graph import Graph
+from graphflow.model.contract import Reason
 from graphflow.persistence.lines import event_json
 from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.handle import Run
@@ -119,7 +121,8 @@ class Going:
             found = error
             if isinstance(error, BaseExceptionGroup):
                 found = first_of(cast("BaseExceptionGroup[BaseException]", error))
-            if self._kept is not None and self._run_id is not None and not isinstance(found, BadUse):
+            lost = isinstance(found, BadUse) or (isinstance(found, JournalUnavailable) and found.lost)
+            if self._kept is not None and self._run_id is not None and not lost:
                 line = self._kept.store.command("resume", self._run_id)
                 found.add_note(f"What is stored of the run is intact; to go on with it: {line}")
             if found is error:
@@ -345,3 +348,14 @@ def _ways_on(result: Result[Any], store: Store | None) -> Iterator[str]:
         yield f"to go on with more of it: {store.command('resume', result.run_id)} {more}"
     if reason.error_type.endswith("NotStorable"):
         yield "(--no-store runs it without keeping anything)"
+    if result.status == "failed" and reason.error_type.rpartition(".")[2] in PASSING:
+        at = anyio.run(_before_failure, store, result.run_id, reason)
+        if at is not None:
+            fork = store.command("fork", result.run_id, "--at", str(at))
+            yield f"it may work later; to go on from before the call that failed: {fork}"
+
+
+async def _before_failure(store: Store, run: str, reason: Reason) -> int | None:
+    with contextlib.suppress(JournalError):
+        return before_failure((await read_stored(store.journal, run)).events(), reason)
+    return None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from graphflow.cli.faults import BadUse
 from graphflow.cli.options import Db, Fsync, Task
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ def mcp_command(screen: Screen, offer: Offer) -> int:
     """Serve until the client is gone, or somebody stops it; return the exit code.
 
     Raises:
-        BadUse: if the store cannot be one.
+        BadUse: if the store cannot be one, or there is no stdin or stdout to speak over.
         TargetError: if there is no such graph.
         GraphProblems: if a graph has errors.
         UsageError: if the graphs cannot be offered together, or the port cannot be had.
@@ -69,6 +71,8 @@ def mcp_command(screen: Screen, offer: Offer) -> int:
     from graphflow.mcp import serve
     from graphflow.mcp.running import over_http, over_stdio
 
+    if offer.http is None:
+        _check_wires()
     with contextlib.ExitStack() as stack:
         store = None if offer.db is None else stack.enter_context(opened(StoreOptions(offer.db, offer.fsync)))
         graphs = [load_graph(target) for target in offer.targets]
@@ -86,6 +90,20 @@ def mcp_command(screen: Screen, offer: Offer) -> int:
 
         anyio.run(main, backend="asyncio")
     return 0
+
+
+def _check_wires() -> None:
+    """Look whether there is what the protocol is spoken over; what is closed is taken by the next file that is opened.
+
+    Raises:
+        BadUse: if there is not.
+    """
+    for name, stream in (("stdin", sys.__stdin__), ("stdout", sys.__stdout__)):
+        if stream is None:
+            raise BadUse(
+                f"mcp: {name} is closed, and the protocol is spoken over stdin and stdout: let an MCP client start "
+                f"this command, or serve over HTTP with --http PORT."
+            )
 
 
 class _Noting:

@@ -21,8 +21,8 @@ def list_(
         typer.Option(
             "--status",
             metavar="STATUS",
-            help="Only those: completed, partial, failed, exhausted, waiting, cancelled, or open: at work or broken "
-            "off.",
+            help="Only those: completed, partial, failed, exhausted, waiting, cancelled, unreadable, or open: at work "
+            "or broken off.",
         ),
     ] = None,
     graph: Annotated[str | None, typer.Option("--graph", metavar="NAME", help="Only runs of the graph NAME.")] = None,

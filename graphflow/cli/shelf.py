@@ -14,13 +14,13 @@ from graphflow.cli.faults import BadUse, reading
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import EXIT_CODES, to_json
 from graphflow.cli.store import Store, StoreOptions, opened
-from graphflow.cli.stored import OPEN, Summary, summary_data, summary_of
+from graphflow.cli.stored import OPEN, UNREADABLE, Summary, summary_data, summary_of, unreadable_summary, unreadable_why
 from graphflow.errors import JournalError, UnknownRun
 from graphflow.events import StoredRun
-from graphflow.visualize.text import cells, clip, count, plain, shown
+from graphflow.visualize.text import cells, clip, count, plain, shown, visible
 from graphflow.visualize.tree import GLYPHS
 
-STATUSES: Final = (*EXIT_CODES, OPEN)
+STATUSES: Final = (*EXIT_CODES, OPEN, UNREADABLE)
 
 NAME: Final = 40
 
@@ -63,6 +63,10 @@ def list_command(
         screen.say(f"and {count(more, 'older run')}: --limit {len(found) + more} shows all.")
     if not json and any(run.status == OPEN for run in found):
         screen.say("open: at work somewhere, or broken off; `graphflow resume` goes on with what was broken off.")
+    if not json:
+        for run in found:
+            if run.unreadable:
+                screen.say(f"{shown(run.run, NAME)} is unreadable: {visible(run.unreadable)}")
     return 0
 
 
@@ -70,11 +74,21 @@ async def _found(store: Store, status: str | None, graph: str | None, limit: int
     """Return the newest runs that are asked for, and how many more there are."""
     chosen: list[StoredRun] = []
     for run in reversed(await store.journal.runs()):
-        known = summary_of(run)
+        # One row in the middle is no reason to read all of each, unless just that is asked for.
+        known = await _summed_up(store, run) if status == UNREADABLE else summary_of(run)
         if status in {None, known.status} and graph in {None, known.graph}:
             chosen.append(run)
-    rows = [(run, await store.journal.read(run.run)) for run in chosen[:limit]]
-    return [summary_of(run, stored) for run, stored in rows], max(0, len(chosen) - limit)
+    return [await _summed_up(store, run) for run in chosen[:limit]], max(0, len(chosen) - limit)
+
+
+async def _summed_up(store: Store, run: StoredRun) -> Summary:
+    """Say in a few words what is stored of a run, after a look at all of it; damage of one run hides no other."""
+    if run.damaged:
+        return summary_of(run)
+    try:
+        return summary_of(run, await store.journal.read(run.run))
+    except JournalError as error:
+        return unreadable_summary(run, unreadable_why(error))
 
 
 def _table(found: Sequence[Summary], now: float, *, ascii: bool) -> Iterator[str]:

@@ -19,6 +19,7 @@ from graphflow.cli.store import Store, StoreOptions, find, opened
 from graphflow.cli.stored import (
     Stored,
     Summary,
+    before_failure,
     ended_by,
     open_questions,
     read_stored,
@@ -71,7 +72,7 @@ async def _read(store: Store, asked: str) -> tuple[Stored, Summary]:
     stored = await read_stored(store.journal, found.run)
     summary = summary_of(found, stored.rows)
     if summary.started is None:
-        raise JournalDamaged(found.run, None, "its first or last record is none.")
+        raise JournalDamaged(found.run, None, summary.unreadable)
     return stored, summary
 
 
@@ -98,6 +99,10 @@ def _head(store: Store, stored: Stored, summary: Summary, *, ascii: bool) -> Ite
 def _questions(store: Store, stored: Stored) -> Iterator[str]:
     """Say what the run waits for, and how it is gone on with."""
     ended = ended_by(stored.records)
+    at = None if ended is None else before_failure(stored.events(), ended.reason)
+    if at is not None:
+        yield ""
+        yield f"to go on from before the call that failed: {store.command('fork', stored.run, '--at', str(at))}"
     if ended is not None and ended.status not in {"waiting", "exhausted"}:
         return
     asked = open_questions(stored.events())

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from graphflow.errors import JournalDamaged, UnknownRun
+from graphflow.errors import JournalDamaged, JournalError, UnknownRun
 from graphflow.events import (
     AnswerGiven,
     BudgetAdded,
     CancelRequested,
+    EffectFinished,
     Event,
     Journal,
     NodeEnded,
@@ -25,14 +26,19 @@ from graphflow.events import (
 )
 from graphflow.graphs.kinds import OURS
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable
+from graphflow.model.contract import Reason
 from graphflow.model.exact import DEEPEST
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.ids import path_text
 from graphflow.model.secrets import SHOWN
 from graphflow.runtime.rows import Rows, upgraded
 from graphflow.runtime.stored import IN_FACTS, check_order
 
 OPEN: Final = "open"
 """How a run stands that has not ended: it is at work somewhere, or was broken off."""
+
+UNREADABLE: Final = "unreadable"
+"""How a run stands that cannot be read: something of it is not as it was written, or a newer version wrote it."""
 
 _SEQUENCES: Final = frozenset({"list", "set", "frozenset"})
 _TABLES: Final = frozenset({"dict", "FrozenDict", "Update"})
@@ -166,6 +172,7 @@ class Summary:
         last: about when its last record was written, as far as its sessions tell.
         events: how many it has.
         records: how many it has.
+        unreadable: why it cannot be read, if it cannot be; else "".
     """
 
     run: str
@@ -175,6 +182,7 @@ class Summary:
     last: float | None
     events: int
     records: int
+    unreadable: str = ""
 
 
 def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
@@ -184,6 +192,8 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
         stored: the run.
         rows: all of its rows, if there is time to look for its sessions.
     """
+    if stored.damaged:
+        return unreadable_summary(stored, stored.damaged)
     try:
         reader = Rows(PlainCodec())
         present = upgraded(stored.run, rows or (stored.first, stored.last), whole=bool(rows))
@@ -194,12 +204,26 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
             if row.fact.startswith('["session_started'):
                 session = reader.record(stored.run, row)
                 session_at, wall = session.at, cast("SessionStarted", session.fact).wall
-    except (JournalDamaged, AttributeError):
-        return Summary(stored.run, "", "unreadable", None, None, 0, stored.rows)
+    except JournalDamaged as error:
+        return unreadable_summary(stored, unreadable_why(error))
+    except AttributeError:
+        return unreadable_summary(stored, "its first record is no start of a run.")
     return Summary(
         stored.run, began.graph, status_of([last]), began.wall, wall + (last.at - session_at),
         last.seq + 1 + len(last.decisions), stored.rows,
     )  # fmt: skip
+
+
+def unreadable_summary(stored: StoredRun, why: str) -> Summary:
+    """Say that a run cannot be read, and why."""
+    return Summary(stored.run, "", UNREADABLE, None, None, 0, stored.rows, why)
+
+
+def unreadable_why(error: JournalError) -> str:
+    """Say in a few words what is wrong with a run that cannot be read."""
+    if not isinstance(error, JournalDamaged):
+        return str(error)
+    return error.what if error.seq is None else f"record {error.seq}: {error.what}"
 
 
 def status_of(records: Iterable[Record]) -> str:
@@ -215,6 +239,27 @@ def ended_by(records: Iterable[Record]) -> RunEnded | None:
         if isinstance(entry.fact, SessionStarted | BudgetAdded | AnswerGiven | CancelRequested):
             found = None
         found = next((body for body in reversed(entry.decisions) if isinstance(body, RunEnded)), found)
+    return found
+
+
+PASSING: Final = frozenset({"ModelUnavailable", "ToolServerUnavailable"})
+"""The errors that say: it may work later."""
+
+
+def before_failure(events: Iterable[Event], reason: Reason | None) -> int | None:
+    """Return the last event before the call that ended a run, if that call may work later; a fork there makes it anew.
+
+    Args:
+        events: those of the run.
+        reason: why it failed.
+    """
+    if reason is None or reason.error_type.rpartition(".")[2] not in PASSING:
+        return None
+    found: int | None = None
+    for event in events:
+        body = event.body
+        if isinstance(body, EffectFinished) and body.failure is not None and path_text(body.path) == reason.path:
+            found = event.seq - 1
     return found
 
 
@@ -244,6 +289,7 @@ def summary_data(found: Summary) -> dict[str, Any]:
         "last_activity": iso(found.last),
         "events": found.events,
         "records": found.records,
+        "unreadable": found.unreadable or None,
     }
 
 

@@ -25,12 +25,14 @@ class StoredRun:
         first: its first row.
         last: its last row.
         rows: how many rows it has.
+        damaged: why its first and last row cannot be given, so that others stand in their place; "" if they can be.
     """
 
     run: str
     first: Row
     last: Row
     rows: int
+    damaged: str = ""
 
 
 class Writer(Protocol):
@@ -82,7 +84,7 @@ class Journal(Protocol):
         ...
 
     async def runs(self) -> Sequence[StoredRun]:
-        """Return all runs that have a row, in the order in which they were begun."""
+        """Return all runs that have a row, in the order in which they were begun; a damaged one hides no other."""
         ...
 
     async def delete(self, run: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import os
 import socket
 from collections.abc import Callable, Generator
@@ -54,7 +55,19 @@ async def over_http(server: Server[Any], port: int, ready: Callable[[str], objec
         config = uvicorn.Config(
             server.streamable_http_app(host=HOST), log_level="error", timeout_graceful_shutdown=2, lifespan="on"
         )
-        await uvicorn.Server(config).serve(sockets=[listener])
+        at_work = uvicorn.Server(config)
+        over = False
+
+        def still_wanted(_: logging.LogRecord) -> bool:
+            return not over and not at_work.should_exit
+
+        # What is cut off because somebody stops the server is no error, and some of it is told when the loop is closed:
+        # so the filter stays.
+        logging.getLogger("uvicorn.error").addFilter(still_wanted)
+        try:
+            await at_work.serve(sockets=[listener])
+        finally:
+            over = True
 
 
 class _Lines:

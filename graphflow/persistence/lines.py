@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import pydantic_core
 from pydantic import TypeAdapter
@@ -112,16 +112,16 @@ _COLUMNS: Final = frozenset({"seq", "at", "fact", "decisions"})
 
 
 def run_lines(run: str, rows: Sequence[Row]) -> Iterator[str]:
-    r"""Write a stored run as lines of JSON: what it is, then a line for each row.
+    r"""Write a stored run as lines of JSON: what it is and how many rows it has, then a line for each of them.
 
     Raises:
         ValueError: if a row is no JSON.
 
     >>> print(*run_lines("r1", [Row(0, 0.5, '["run_started/2"]', "[]")]), sep="\n")
-    {"format":"graphflow-run/1","run":"r1"}
+    {"format":"graphflow-run/1","run":"r1","records":1}
     {"seq":0,"at":0.5,"fact":["run_started/2"],"decisions":[]}
     """
-    yield compact_json({"format": RUN_FORMAT, "run": run})
+    yield compact_json({"format": RUN_FORMAT, "run": run, "records": len(rows)})
     for row in rows:
         try:
             fact, decisions = (_on_a_line(text) for text in (row.fact, row.decisions))
@@ -136,14 +136,38 @@ def _on_a_line(text: str) -> str:
     return text if "\n" not in text and "\r" not in text else compact_json(data)
 
 
+class Exported(NamedTuple):
+    """A stored run out of its lines.
+
+    Attributes:
+        run: its id.
+        rows: its rows.
+        counted: whether the lines say how many rows there are, so that none is missing at the end.
+    """
+
+    run: str
+    rows: tuple[Row, ...]
+    counted: bool
+
+
 def read_run(lines: Iterable[str]) -> tuple[str, tuple[Row, ...]]:
-    """Read what `run_lines` wrote: the id of the run, and its rows. What they say is not looked at.
+    """Read what `run_lines` wrote: the id of the run, and its rows.
 
     Raises:
-        ValueError: if these are no lines of a stored run, naming the line.
+        ValueError: what `read_export` raises.
 
     >>> read_run(['{"format": "graphflow-run/1", "run": "r1"}'])
     ('r1', ())
+    """
+    run, rows, _ = read_export(lines)
+    return run, rows
+
+
+def read_export(lines: Iterable[str]) -> Exported:
+    """Read what `run_lines` wrote, of this version or an older one. What the rows say is not looked at.
+
+    Raises:
+        ValueError: if these are no lines of a stored run, naming the line, or not as many as there were.
     """
     head: dict[str, Any] | None = None
     rows: list[Row] = []
@@ -157,17 +181,41 @@ def read_run(lines: Iterable[str]) -> tuple[str, tuple[Row, ...]]:
             else:
                 rows.append(_row(found))
         except (ValueError, OverflowError, RecursionError) as error:
-            msg = f"line {number} is no line of a stored run: {str(error).partition(chr(10))[0]}"
+            cut = "" if line.endswith("\n") else "; the last line has no end, so something may be missing behind it"
+            msg = f"line {number} is no line of a stored run: {str(error).partition(chr(10))[0]}{cut}"
             raise ValueError(msg) from error
     if head is None:
         msg = "there is no line in it"
         raise ValueError(msg)
-    return head["run"], tuple(rows)
+    _check_count(head, rows)
+    return Exported(head["run"], tuple(rows), "records" in head)
+
+
+def _check_count(head: dict[str, Any], rows: Sequence[Row]) -> None:
+    """Look whether all rows are there.
+
+    Raises:
+        ValueError: if they are not.
+    """
+    wanted = head.get("records", len(rows))
+    if wanted == len(rows):
+        return
+    if len(rows) < wanted:
+        last = "the last is" if wanted == len(rows) + 1 else f"the last {wanted - len(rows)} are"
+        end = f"{last} missing" if rows else "all are missing"
+        msg = f"it was cut off: its first line tells of {wanted} records, and {len(rows)} are there, so {end}"
+    else:
+        msg = f"its first line tells of {wanted} records, and {len(rows)} are there"
+    msg = f"{msg}. Export the run again, or copy the whole file"
+    raise ValueError(msg)
 
 
 def _head(found: Any) -> dict[str, Any]:
     head = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     if head.get("format") == RUN_FORMAT and isinstance(head.get("run"), str):
+        if type(head.get("records", 0)) is not int:  # exports of older versions have no number
+            msg = f"the number of its records is {head['records']!r}"
+            raise ValueError(msg)
         return head
     msg = f"its format is {head.get('format')!r}, and {RUN_FORMAT!r} with the id of a run is wanted"
     raise ValueError(msg)

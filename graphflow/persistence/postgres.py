@@ -19,7 +19,8 @@ from graphflow.persistence.storing import (
     left_in_thread,
     new_epoch,
     released,
-    row_of,
+    rows_of,
+    stored_run,
     taken_in_thread,
 )
 
@@ -151,15 +152,12 @@ class PostgresJournal:
     def _read(self, run: str, after: int) -> Sequence[Row]:
         with self._store.use() as connection:
             found = self._store.execute(connection, _READ, digest(run), after).fetchall()
-        return tuple(row_of(run, *columns) for columns in found)
+        return rows_of(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         with self._store.use() as connection:
             found = self._store.execute(connection, _RUNS).fetchall()
-        return tuple(
-            StoredRun(run, row_of(run, *columns[:4]), row_of(run, *columns[4:]), count)
-            for run, count, *columns in found
-        )
+        return tuple(stored_run(run, count, columns[:4], columns[4:]) for run, count, *columns in found)
 
     def _delete(self, run: str) -> bool:
         store, connection, rows = self._store, self._lock(run), 0

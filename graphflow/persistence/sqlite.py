@@ -11,10 +11,12 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
-from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
+from graphflow.errors import JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
+from graphflow.persistence.sqlite_damaged import any_text, is_damage, runs_one_by_one
 from graphflow.persistence.sqlite_lock import RunLock
 from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_watch import Watch
 from graphflow.persistence.storing import (
     LAST_SEQ,
     checked_id,
@@ -24,8 +26,8 @@ from graphflow.persistence.storing import (
     new_epoch,
     not_text,
     released,
-    row_of,
-    rows_from,
+    rows_of,
+    stored_run,
     taken_in_thread,
 )
 
@@ -118,10 +120,9 @@ class SqliteJournal:
         return await in_thread(self._read, checked_id(run), min(max(after, -1), LAST_SEQ))
 
     async def runs(self) -> Sequence[StoredRun]:
-        """Return all runs that have a row, in the order in which they were begun.
+        """Return all runs that have a row, in the order in which they were begun; one that is damaged hides no other.
 
         Raises:
-            JournalDamaged: a row is not what a row must be.
             JournalUnavailable: the file cannot be used.
         """
         return await in_thread(self._runs)
@@ -160,7 +161,9 @@ class SqliteJournal:
                 if cursor is None:
                     return None
                 lock = self._lock(run)
-                return self._claimed(run, lock, cursor)
+                writer = self._claimed(run, lock, cursor)
+                writer.watch = Watch(self._stores.writing, writer.last)
+                return writer
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -172,6 +175,7 @@ class SqliteJournal:
             with self._stores.aside.transaction() as cursor:
                 writer = self._claimed(run, lock, cursor)
             self._stores.writing.ready()
+            writer.watch = Watch(self._stores.writing, writer.last)
         except BaseException:
             lock.release()
             raise
@@ -206,9 +210,11 @@ class SqliteJournal:
             try:
                 found = cursor.execute(_READ, (run, after)).fetchall()
             except sqlite3.OperationalError as error:
-                _undecodable(error, run)
-                raise
-        return rows_from(run, found)
+                if not is_damage(error):
+                    raise
+                with any_text(cursor):
+                    found = cursor.execute(_READ, (run, after)).fetchall()
+        return rows_of(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():
@@ -216,13 +222,11 @@ class SqliteJournal:
         with self._stores.aside.use() as cursor:
             try:
                 found = cursor.execute(_RUNS).fetchall()
-            except sqlite3.OperationalError as error:
-                _undecodable(error, "(one of several)")
-                raise
-        return tuple(
-            StoredRun(run, row_of(run, *columns[:4]), row_of(run, *columns[4:]), count)
-            for run, count, *columns in found
-        )
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if not is_damage(error):
+                    raise
+                return runs_one_by_one(cursor)
+        return tuple(stored_run(run, count, columns[:4], columns[4:]) for run, count, *columns in found)
 
     def _delete(self, run: str) -> bool:
         if not self._there():
@@ -252,7 +256,10 @@ class SqliteWriter:
         instant: false where each row waits for the disk, and the disk takes more than a moment.
         lock: what makes it the only one, None once it is released.
         stores: what it writes with.
+        watch: what looks now and then whether the file is still there.
     """
+
+    watch: Watch
 
     def __init__(
         self,
@@ -275,13 +282,14 @@ class SqliteWriter:
         self.stores = stores
         self._writing = stores.writing
         self._base, self._key, self._epoch = key << SEQ_BITS, key, epoch
+        self._gone: JournalUnavailable | None = None
 
     def append_nowait(self, row: Row) -> None:
         """Store one row, all of it or nothing.
 
         Raises:
             RunLocked: another writer has taken the run over meanwhile.
-            JournalUnavailable: the file cannot be used.
+            JournalUnavailable: the file cannot be used, or is not there any more.
             UsageError: the row cannot follow the last one, or the writer was released.
         """
         if self.lock is None:
@@ -291,6 +299,8 @@ class SqliteWriter:
             misnumbered(self.run, self.last, row)
         if "\0" in fact or "\0" in decisions:  # SQLite could hold it; whoever moves the run elsewhere could not
             not_text(self.run, row)
+        if row.at >= self.watch.due and self.watch.is_gone(row.at):
+            raise self.watch.error(self.run)
         writing = self._writing
         with writing.lock:
             began = time.perf_counter() if self._fsync else 0.0
@@ -302,7 +312,7 @@ class SqliteWriter:
             except UnicodeEncodeError:
                 not_text(self.run, row)
             if cursor.rowcount != 1:
-                raise RunLocked(self.run)
+                raise self.watch.error(self.run) if self.watch.is_gone(row.at) else RunLocked(self.run)
             self.last = seq
             if self._fsync:
                 writing.took(time.perf_counter() - began)
@@ -320,11 +330,18 @@ class SqliteWriter:
             await in_thread(self.append_nowait, row)
 
     async def release(self) -> None:
-        """Give the writer's place back, whoever cancels it meanwhile."""
+        """Give the writer's place back, whoever cancels it meanwhile.
+
+        Raises:
+            JournalUnavailable: the file is not there any more, and with it what the run has stored.
+        """
         if self.instant and self.last >= 0:
             self.leave()
         else:
             await left_in_thread(self.leave)
+        gone, self._gone = self._gone, None
+        if gone is not None:
+            raise gone
 
     def leave(self) -> None:
         """Give the writer's place back in this thread."""
@@ -334,6 +351,8 @@ class SqliteWriter:
         try:
             if self.last < 0:
                 self._forget()
+            elif not self.watch.told and self.watch.is_gone(0.0):
+                self._gone = self.watch.error(self.run)
         finally:
             lock.release()
 
@@ -361,9 +380,3 @@ class HeldHere:
     def release(self) -> None:
         """Let it go."""
         self._held.discard(self._run)
-
-
-def _undecodable(error: sqlite3.OperationalError, run: str) -> None:
-    # The one error that Python raises here itself, when a column holds text that is none.
-    if not hasattr(error, "sqlite_errorcode"):
-        raise JournalDamaged(run, None, str(error)) from error

@@ -119,6 +119,8 @@ class Store:
         lock: held by whoever uses it.
         opened: the cursor of the open connection; None before it is needed, and after a failure.
         prompt: whether the disk has been quick of late, so that a row which waits for it holds nobody up.
+        file: which file is open, or was last.
+        replaced: how often that was found to be no more the one that has the name.
     """
 
     def __init__(self, place: Place) -> None:
@@ -129,7 +131,8 @@ class Store:
         self._waited = 0.0
         self.opened: sqlite3.Cursor | None = None
         self._pid = 0
-        self._file: tuple[int, int] | None = None
+        self.file: tuple[int, int] | None = None
+        self.replaced = 0
 
     def cursor(self) -> sqlite3.Cursor:
         """The cursor of the open connection; call it with the lock held.
@@ -245,7 +248,8 @@ class Store:
         if self._pid != os.getpid():
             _INHERITED.append(self.opened)
             self.opened = None
-        elif _file(self.place.real()) != self._file:
+        elif file_of(self.place.real()) != self.file:
+            self.replaced += 1  # the next file may have the number of this one
             self.close()
 
     def _open(self) -> sqlite3.Cursor:
@@ -258,7 +262,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
-        self._file, self._pid = None if place.memory else _file(path), os.getpid()
+        self.file, self._pid = None if place.memory else file_of(path), os.getpid()
         self.opened = connection.cursor()
         return self.opened
 
@@ -309,7 +313,8 @@ class Stores:
             self._folding = False
 
 
-def _file(path: Path) -> tuple[int, int] | None:
+def file_of(path: Path) -> tuple[int, int] | None:
+    """Tell which file has a name, None if none can be found."""
     try:
         found = os.stat(path)  # noqa: PTH116 - for each claim: a Path takes several times as long
     except OSError:
@@ -398,6 +403,11 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
 def is_busy(error: Exception) -> bool:
     """Whether somebody else has the database locked."""
     return _code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Whether what lies in the file is no database any more, at least in places."""
+    return _code(error) == sqlite3.SQLITE_CORRUPT
 
 
 def _code(error: Exception) -> int | None:

@@ -13,7 +13,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
 
 from graphflow.errors import JournalDamaged, UsageError
-from graphflow.events import Row
+from graphflow.events import Row, StoredRun
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -144,23 +144,49 @@ def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -
         JournalDamaged: if a column does not hold what it must.
     """
     if not isinstance(seq, int):
-        raise JournalDamaged(run, None, f"a number of a row is a {type(seq).__name__}")
+        raise JournalDamaged(run, None, f"a number of a row is a {type(seq).__name__}.")
     if isinstance(at, float) and isinstance(fact, str) and isinstance(decisions, str):
         return Row(seq, at, fact, decisions)
     kinds = ", ".join(type(column).__name__ for column in (at, fact, decisions))
-    raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str")
+    hint = ", and text is UTF-8" if isinstance(fact, bytes) or isinstance(decisions, bytes) else ""
+    raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str{hint}.")
 
 
-def rows_from(run: str, found: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
-    """Return stored rows, as `row_of` returns each of them.
+def rows_of(run: str, found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
+    """Return the stored rows of a run; only their shape is checked.
 
     Raises:
-        JournalDamaged: if a column of one does not hold what it must.
+        JournalDamaged: if a column does not hold what it must; it has the rows before that one.
     """
-    kinds = [set(map(type, column)) for column in zip(*found, strict=True)]
-    if kinds == _COLUMNS:
-        return tuple(starmap(Row, found))
-    return tuple(row_of(run, *columns) for columns in found)
+    if [set(map(type, column)) for column in zip(*found, strict=True)] == _COLUMNS:
+        return tuple(starmap(Row, found))  # at once: each is what it must be
+    rows: list[Row] = []
+    try:
+        for seq, at, fact, decisions in found:
+            rows.append(row_of(run, seq, at, fact, decisions))
+    except JournalDamaged as error:
+        raise JournalDamaged(run, error.seq, error.what, rows) from error
+    return tuple(rows)
+
+
+def stored_run(run: str, rows: int, first: Sequence[object], last: Sequence[object]) -> StoredRun:
+    """Return what a journal knows of a run, from the columns of its first and its last row.
+
+    A row that is not what it must be hides no other run: it is said of this one.
+    """
+    try:
+        head, tail = (row_of(run, *columns) for columns in (first, last))
+    except JournalDamaged as error:
+        return damaged_run(run, rows, error.what if error.seq is None else f"record {error.seq}: {error.what}")
+    return StoredRun(run, head, tail, rows)
+
+
+def damaged_run(run: str, rows: int, what: str) -> StoredRun:
+    """Return what is known of a run whose first or last row cannot be given: rows that say nothing stand for them."""
+    return StoredRun(run, _NO_ROW, _NO_ROW, rows, what)
+
+
+_NO_ROW: Final = Row(0, 0.0, "[]", "[]")
 
 
 _COLUMNS: Final[list[set[type]]] = [{int}, {float}, {str}, {str}]

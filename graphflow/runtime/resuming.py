@@ -32,6 +32,7 @@ from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.runtime.checksums import chained
 from graphflow.runtime.clock import RealClock
+from graphflow.runtime.given import check_answers, check_parts
 from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.handle import Run, answer_to, give_back
 from graphflow.runtime.recorder import Setup, Store
@@ -119,6 +120,7 @@ def reopen(
     _check_use(graph, journal, changed, answers, secrets)
     require_runnable(graph)
     check_given(budget, listeners)
+    check_parts(resources, before, clock, redact, run_id)
 
     async def opened(*, keep: bool) -> Run[C]:
         await check_models(graph)
@@ -182,6 +184,9 @@ async def fork_run(
         UsageError: if the run has no event of that number.
         Exception: what `resume` raises.
     """
+    _check_use(graph, journal, changed, answers, secrets)
+    check_given(budget, listeners)
+    check_parts(resources, before, clock, redact, new_id)
     made, shared = await _branch(graph, run_id, journal, at, new_id, changed=changed, secrets=secrets)
     try:
         return await resume(
@@ -374,9 +379,7 @@ def _check_use(graph: object, journal: object, changed: object, answers: object,
     if changed not in ("refuse", "compatible"):
         msg = f'changed={changed!r}: "refuse" or "compatible" is needed.'
         raise UsageError(msg)
-    if not isinstance(answers, Mapping):
-        msg = f"answers={answers!r}: a table of answers by the ids of their questions is needed."
-        raise UsageError(msg)
+    check_answers(answers)
     if secrets is not None and not isinstance(secrets, Mapping):
         msg = f"secrets={type(secrets).__name__}: a table of values by the names of their fields is needed."
         raise UsageError(msg)

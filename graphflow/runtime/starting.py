@@ -22,6 +22,7 @@ from graphflow.model.ids import new_run_id
 from graphflow.model.thread import ThreadMessage
 from graphflow.runtime.backends import in_a_loop
 from graphflow.runtime.clock import RealClock
+from graphflow.runtime.given import check_backend, check_parts
 from graphflow.runtime.handle import Run, give_back
 from graphflow.runtime.result import Result
 
@@ -63,6 +64,7 @@ def start(
         msg = f"run({graph!r}): a Graph is needed."
         raise UsageError(msg)
     check_given(budget, listeners)
+    check_parts(resources, before, clock, redact, run_id)
     if journal is not None:
         check_journal(journal)
     if not isinstance(context, graph.context):
@@ -153,7 +155,8 @@ def check_journal(journal: object) -> None:
     Raises:
         UsageError: if it is none.
     """
-    if all(callable(getattr(journal, name, None)) for name in ("claim", "read", "runs", "delete")):
+    a_class = isinstance(journal, type)  # it has the methods too
+    if not a_class and all(callable(getattr(journal, name, None)) for name in ("claim", "read", "runs", "delete")):
         return
     hint = f" Did you mean SqliteJournal({journal!r})?" if isinstance(journal, str) and "://" not in journal else ""
     msg = f"journal={journal!r}: a journal is needed, such as SqliteJournal() or MemoryJournal().{hint}"
@@ -281,6 +284,7 @@ def run_sync(
     if in_a_loop():
         msg = "run_sync(...) was called where an event loop is running: write `await run(...)` there."
         raise UsageError(msg)
+    check_backend(backend)
     starting = start(  # outside the loop, so that the graph's checks do not hold it up
         graph, context, budget=budget, max_parallel=max_parallel, resources=resources, before=before,
         listeners=listeners, journal=journal, clock=clock, run_id=run_id, after=after, redact=redact,

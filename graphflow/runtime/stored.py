@@ -117,7 +117,12 @@ async def rows_of(journal: Journal, run: str, until: int | None = None) -> Seque
         UnknownRun: if there is none.
         JournalDamaged: if they cannot be read.
     """
-    rows = await found_rows(journal, run)
+    try:
+        rows = await found_rows(journal, run)
+    except JournalDamaged as error:
+        if until is None or error.seq is None or error.seq <= until or not error.before:
+            raise
+        rows = error.before  # what a journal could not give stands behind what is wanted
     wanted = rows if until is None else [row for row in rows if row.seq <= until]
     return await anyio.to_thread.run_sync(upgraded, run, wanted)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
 
 from graphflow.errors import ModelError, ModelRefused, ModelUnavailable
 
@@ -22,6 +24,22 @@ LATER = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 BAD_REQUEST, SERVER_ERROR, OVERLOADED = 400, 500, frozenset({503, 529})
 """A request is turned away before anything is done with a status of 400 to 499, or that of an overloaded server."""
+
+NO_SUCH_ADDRESS = frozenset({404, 405, 501})
+"""The statuses with which servers answer where nothing of theirs is."""
+
+NO_SUCH_MODEL = frozenset({400, 403, 404, 422})
+UNKNOWN_MODEL = re.compile(
+    r"model_not_found|invalid_model|unknown_model"
+    r"|\b(unknown|invalid|unsupported|no such) model\b|not a valid model"
+    r"|\bmodels?\b[^.;{},]{0,120}\b(not found|not exist|no access|is unknown|is invalid)\b"
+    r"|\bmodel\s+\S{1,120}\s+is not (available|supported)\b",
+    re.IGNORECASE,
+)
+"""What is said, with one of these statuses, of a model that a server does not have."""
+
+VERSION = re.compile(r"/(v\d|openai|api|inference)", re.IGNORECASE)
+"""What the path of an address has that leads to a protocol, and not to the front door of a server."""
 
 LIBRARIES = ("httpx", "httpx2", "httpcore2", "openai", "anthropic")
 """What pydantic-ai stands on: what comes out of these is a request that did not get through."""
@@ -60,7 +78,7 @@ def as_model_error(
     text, unused = f"{model}: {_told(error)}", _is_unused(error)
     match error:
         case theirs.ModelAPIError() if _is_refused(error):
-            return ModelRefused(f"{text} {_advice(error, key_name)}", unused=unused)
+            return ModelRefused(f"{text} {_advice(error, key_name, base_url)}", unused=unused)
         case theirs.ContentFilterError() | theirs.UserError():
             return ModelRefused(text)
         case theirs.ModelAPIError():
@@ -73,6 +91,8 @@ def as_model_error(
             return ModelUnavailable(text, wait, unused=unused)
         case ValueError() | LookupError() if own:
             return ModelError(text)
+        case theirs.UnexpectedModelBehavior() | ValueError() if hint := _address_hint(base_url):
+            return ModelUnavailable(f"{text} {hint}")  # the page of a server that keeps its models elsewhere
         case theirs.UnexpectedModelBehavior() | TimeoutError() | OSError() | ValueError() | LookupError():
             return ModelUnavailable(text)  # garbled, late, cut off
         case _ if type(error).__module__.partition(".")[0] in LIBRARIES:
@@ -100,10 +120,15 @@ def _is_unused(error: Exception) -> bool:
     return _is_unreached(error) or (turned_away and not getattr(error, "in_stream", False))
 
 
-def _advice(error: ModelAPIError, key_name: str) -> str:
+def _advice(error: ModelAPIError, key_name: str, base_url: str | None) -> str:
     """Say what can be done about a refusal."""
     from pydantic_ai import exceptions as theirs
 
+    if _is_no_model(error):
+        there = "" if base_url is None else f" {base_url}/models lists those that the server has."
+        return f"Look at the name of the model, which is not known there.{there}"
+    if getattr(error, "status_code", 0) in NO_SUCH_ADDRESS and base_url is not None:
+        return _address_hint(base_url) or f"Look at the name of the model, and at base_url=, which is {base_url}."
     match error:
         case theirs.ModelAuthenticationError():
             return f"Look at the key in {key_name}." if key_name else "Look at its key."
@@ -115,6 +140,27 @@ def _advice(error: ModelAPIError, key_name: str) -> str:
             return "The account has nothing left to spend: look at its limits."
         case _:
             return "The same request would be refused again: look at the agent's tools, output= and settings=."
+
+
+def _is_no_model(error: ModelAPIError) -> bool:
+    """Tell whether a refusal is about the name of the model: some say so with a status of 404, some with another."""
+    if getattr(error, "status_code", 0) not in NO_SUCH_MODEL:
+        return False
+    body: object = getattr(error, "body", None)
+    return UNKNOWN_MODEL.search(f"{body} {_words_of(error)}") is not None
+
+
+def _address_hint(base_url: str | None) -> str:
+    """Say what is odd about the address of a server, "" if nothing is."""
+    if base_url is None:
+        return ""
+    path = urlsplit(base_url).path.rstrip("/")
+    for end in ("/chat/completions", "/completions", "/responses", "/models"):
+        if path.endswith(end):
+            return f"base_url= ends with {end}, which is added to it: leave that out."
+    if VERSION.search(path):
+        return ""
+    return f"base_url= has no /v1 at its end, which most servers want: try {base_url.rstrip('/')}/v1."
 
 
 def _told(error: Exception) -> str:
