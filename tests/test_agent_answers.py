@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,8 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from graphflow import (
@@ -36,11 +39,11 @@ from graphflow import (
 )
 from graphflow.errors import UsageError
 from graphflow.events import Event, TextDelta
-from graphflow.model.thread import Thread, data
+from graphflow.model.thread import Thread, data, shown
 from graphflow.nodes.client import Price, Stream
 from graphflow.nodes.schemas import schema_text
 from graphflow.testing import ScriptedModel, call
-from tests.support import ROOT
+from tests.support import ROOT, examples
 
 
 class Talk(Context):
@@ -225,6 +228,22 @@ def test_sets_are_written_in_an_order_of_their_own(seed: str) -> None:
     ).stdout  # fmt: skip
 
     assert made.startswith('{"a": ["x", "y", "z"], "b": [[1, 2, 3]], "c": {"finding": "f"')
+
+
+TEXTS = st.text(st.characters(codec=None, exclude_categories=()), max_size=8)
+
+
+@given(TEXTS, st.none() | TEXTS, st.lists(TEXTS | st.integers(), max_size=3).map(tuple))
+@settings(max_examples=examples(1_000))
+def test_a_report_alone_is_written_as_inside_of_something(
+    finding: str, action_needed: str | None, evidence: tuple[Any, ...]
+) -> None:
+    """A report that stands alone is written in a way of its own; what is written is what any value would be."""
+    report = Report.model_construct(finding=finding, action_needed=action_needed, evidence=evidence)
+
+    with warnings.catch_warnings():  # numbers are no evidence: pydantic says so, and writes them
+        warnings.simplefilter("ignore")
+        assert shown([report]) == f"[{shown(report)}]"
 
 
 def test_the_order_in_a_type_is_kept() -> None:

@@ -227,6 +227,8 @@ def shown(value: Any) -> str:
     """Write a value for a model: a str as it stands, anything else as JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is Report and value.reason is None and (written := _plain_report(value)):
+        return written
     try:
         if type(value) not in _SIMPLE and _holds_set(value):
             value = _ordered(value)
@@ -240,6 +242,21 @@ def shown(value: Any) -> str:
 
 FOR_MODELS: Final = {"for": "models"}
 """The context of pydantic in which values are written for models: a class may leave out what only programs read."""
+
+
+def _plain_report(report: Report) -> str:
+    """Write a report that gives no reason as `shown` does, much faster; "" if something in it is no text."""
+    try:
+        action = "null" if report.action_needed is None else _quoted(report.action_needed)
+        return (
+            f'{{"finding": {_quoted(report.finding)}, "action_needed": {action}, "evidence": '
+            f'[{", ".join(map(_quoted, report.evidence))}], "status": {_quoted(report.status)}, "reason": null}}'
+        )
+    except TypeError:  # it was built past its validation
+        return ""
+
+
+_quoted = json.encoder.encode_basestring
 
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
 

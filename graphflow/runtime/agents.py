@@ -51,7 +51,7 @@ class Agents(Wishes):
     def agent_begins(self, visit: Visit) -> None:
         """Begin an attempt: the first turn, or, after a failure, one more."""
         if visit.talk is not None:
-            visit.talk.wishes, visit.talk.turn_said = [], []
+            visit.talk.wishes, visit.talk.turn_said = (), ()
             visit.talk.unknown = visit.talk.unknown_before  # the turn is done again
             if self._turns_are_over(visit):
                 return
@@ -74,7 +74,7 @@ class Agents(Wishes):
         allowed, given, _ = frame.rights
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        owed = self.contract_of(frame)
+        owed = self.contract_of(frame) if frame.is_node else None
         manner = manner_of(visit.station, frame.tables.stations, allowed, owed)
         asked, instructions = "instructions=", node.instructions
         try:
@@ -132,11 +132,11 @@ class Agents(Wishes):
             text = (wish.result or "") + (f"\n[{wish.note}]" if wish.note else "")
             if wish.evidence:  # noted here, in call order, whichever came first
                 self.new_evidence(visit.token, wish.key, wish.evidence)
-            made.append(spoken("tool", text, (), wish.call.id, wish.failed, wish.source))
-        talk.messages += tuple(made)
+            made += (spoken("tool", text, (), wish.call.id, wish.failed, wish.source),)
+        talk.messages += made
         talk.size += length_of(made)
         talk.log.items.extend(made)
-        talk.turn_said, talk.wishes = [], []
+        talk.turn_said, talk.wishes = (), ()
         talk.unknown_before = talk.unknown
 
     def _turns_are_over(self, visit: Visit) -> bool:
@@ -187,7 +187,7 @@ class Agents(Wishes):
             self._answered(visit, text, answer_json)
             return
         calls = with_own_ids(wanted, talk.log.ids, visit.turn)
-        talk.turn_said.append(spoken("assistant", text, calls, "", False, talk.source))  # noqa: FBT003 - as the fields
+        talk.turn_said += (spoken("assistant", text, calls, "", False, talk.source),)  # noqa: FBT003 - as the fields
         talk.finding = text.strip() or talk.finding
         trouble = self.make_wishes(visit, calls)
         if trouble is not None:
@@ -333,16 +333,19 @@ class Agents(Wishes):
             self._send_back(visit, "", "it is empty")
             return
         try:
-            output = _own_words(read_answer(talk.manner.kind, text, answer_json))
+            output = read_answer(talk.manner.kind, text, answer_json)
+            if not isinstance(output, str):
+                output = _own_words(output)
             if talk.worked:
                 output = self._honest(visit, output)
-            problem = self._unfit(visit, output)
+            fits = talk.agent.into is None and (talk.owed is None or isinstance(output, talk.owed))
+            problem = "" if fits else self._unfit(visit, output)
         except ValueError as error:
             problem, output = str(error), NOTHING
         if problem:
             self._send_back(visit, text, problem)
             return
-        talk.turn_said.append(spoken("assistant", text, (), "", False, talk.source))  # noqa: FBT003 - as the fields
+        talk.turn_said += (spoken("assistant", text, (), "", False, talk.source),)  # noqa: FBT003 - as the fields
         self._commit_turn(visit)
         talk.log.finals[talk.agent.name] = (talk.source, output)
         self._own_done(visit)
@@ -365,10 +368,9 @@ class Agents(Wishes):
 
     def _unfit(self, visit: Visit, output: object) -> str:
         """Say why an answer does not fit where it goes; "" if it does."""
-        talk, frame, into = visit.talk, visit.token.frame, visit.station.node.into
-        assert talk is not None  # noqa: S101 - it has answered
+        frame, into = visit.token.frame, visit.station.node.into
         try:
-            if talk.owed is not None and not isinstance(output, talk.owed):
+            if frame.is_node:
                 self.checked_report(frame, output)
             if into is not None:
                 frame.rules.validate({into: output})
@@ -394,9 +396,9 @@ class Agents(Wishes):
             return
         talk.repairs += 1
         if text:
-            talk.turn_said.append(spoken("assistant", text, source=talk.source))
+            talk.turn_said += (spoken("assistant", text, source=talk.source),)
         ask = f"Your answer was not accepted: {capped(problem, 2_000).rstrip('.')}. Answer again."
-        talk.turn_said.append(spoken("user", ask, source="graphflow"))
+        talk.turn_said += (spoken("user", ask, source="graphflow"),)
         self._next_turn(visit)
 
     # --- how it goes wrong ---

@@ -152,7 +152,7 @@ class Calls(Frames):
             self._give_back_hop(visit, edge)
             self._lost(state, Reason(code="dependency", text=text, path=path_text(visit.path)))
             return
-        outer, target, where = visit.token.frame, str(edge.target), (visit.turn, position)
+        outer, target, where = visit.token.frame, state.to, (visit.turn, position)
         number = 1 if visit.called is None else visit.called.get(where, {}).get(target, 0) + 1
         path = (*visit.path, Segment(target, number, (), where))
         meter, grant, share = outer.meter, equal, edge.contract.share
@@ -195,13 +195,13 @@ class Calls(Frames):
             visit.called = visit.called or {}
             self._count_on(frame, visit.called.setdefault((visit.turn, position), {}))
         self.decisions.append(EdgeTaken(visit.path, edge.name, state.hop))
-        if not isinstance(outer.tables.stations[str(edge.target)].node, Graph):  # a graph says so when it opens
+        if not isinstance(outer.tables.stations[state.to].node, Graph):  # a graph says so when it opens
             self.decisions.append(FrameOpened(path, None, frame.depth, edge.name))
         if contract.timeout is not None:
             self._limit_call(frame, contract.timeout, path)
-        callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
+        callee = Token(frame, None, None, token.counters, (), 0, state.to, token.context, [])
         frame.token = callee
-        self.enter_visit(callee, str(edge.target), edge, inbox)
+        self.enter_visit(callee, state.to, edge, inbox)
 
     @staticmethod
     def _bounded(brief: Brief, edge: Edge, frame: Frame) -> Brief:

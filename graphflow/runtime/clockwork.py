@@ -335,10 +335,12 @@ class Clockwork(Core):
         used_tokens, used_usd = (tokens, usd) if used is None else used
         visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
         if used_tokens or used_usd:
-            for table in visit.tables or self._tables_of(visit):
-                table[TOKENS] += used_tokens
-                if used_usd:
-                    table[USD] += used_usd
+            of_frame, of_node = visit.tables or self._tables_of(visit)
+            of_frame[TOKENS] += used_tokens
+            of_node[TOKENS] += used_tokens
+            if used_usd:
+                of_frame[USD] += used_usd
+                of_node[USD] += used_usd
             spent = Budget.checked(None, None, None, None, used_tokens, Decimal(used_usd) if used_usd else None)
             self.decisions.append(Spent(visit.path, spent))
 

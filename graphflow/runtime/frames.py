@@ -195,15 +195,15 @@ class Frames(Core):
         if frame.closed:
             return
         frame.closed = True
-        for timer in (frame.timer, frame.deadline):
-            if timer is not None:
-                self.drop_timer(timer)
         if frame.timer is not None:
+            self.drop_timer(frame.timer)
             self.busy -= frame.left is None
             self.timed_frames.remove(frame)
             frame.timer = None
         elif frame.left is not None:
             self.timed_frames.remove(frame)
+        if frame.deadline is not None:
+            self.drop_timer(frame.deadline)
         if frame.set_aside:
             frame.set_aside = False
             frame.meter.release(ONE_RUN)

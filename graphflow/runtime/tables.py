@@ -400,8 +400,8 @@ class Talk:
     manner: Manner
     owed: type[BaseModel] | None
     size: int
-    turn_said: list[ThreadMessage] = field(default_factory=_list)
-    wishes: list[Wish] = field(default_factory=_list)
+    turn_said: Thread = ()
+    wishes: Sequence[Wish] = ()
     has_tools: bool = False
     unknown: int = 0
     unknown_before: int = 0

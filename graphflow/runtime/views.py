@@ -77,10 +77,10 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> tuple[Th
         crossed = [*positions]
         if source is log and log.user_at not in crossed and _holds(view, log.user):
             crossed.append(log.user_at)
-        ranges = _ranges(crossed)
+        ranges, size = _ranges(crossed), sum(map(size_of, view))
     else:  # it sees what it is asked, and nothing else
-        view, ranges = (log.user,), (((log.user_at, log.user_at),) if source is log else ())
-    size = sum(map(size_of, view))
+        view, size = (log.user,), size_of(log.user)
+        ranges = ((log.user_at, log.user_at),) if source is log else ()
     return view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted)
 
 
@@ -231,7 +231,7 @@ def brief_text(brief: BaseModel) -> str:
         [
             f"{name}: {value if isinstance(value, str) else _joined(value)}"
             for name, value in brief.__dict__.items()
-            if value not in (None, "", ())
+            if value or value not in ("", (), None)
         ]
     )
 

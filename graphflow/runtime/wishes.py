@@ -50,12 +50,13 @@ class Wishes(Core):
 
     def ask_model(self, visit: Visit) -> None:
         """Ask the model, when its call can be paid."""
-        wanted, max_tokens = self._wanted(visit)
+        wanted, max_tokens, payable = self._wanted(visit)
         turn = visit.turn
-        behind = bool(self.unfunded) and self.is_behind(visit, wanted)
-        if not behind and visit.token.frame.meter.refusing(wanted) is None:
+        if payable and not (self.unfunded and self.is_behind(visit, wanted)):
             self._send(visit, wanted, max_tokens)
-        elif self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), self._least(visit), "model"):
+            return
+        least, _, _ = self._wanted(visit, least=True)
+        if self.wait_for_funds(visit, lambda last: self._asked(visit, turn, last=last), least, "model"):
             self.free_slot(visit)
         else:
             self._cannot_ask(visit)
@@ -64,8 +65,8 @@ class Wishes(Core):
         """Try to pay a call of the model; tell whether there is nothing to wait for."""
         if not _is_at_work(visit, turn):
             return True  # it was cancelled
-        wanted, max_tokens = self._wanted(visit)
-        if visit.token.frame.meter.refusing(wanted) is None:
+        wanted, max_tokens, payable = self._wanted(visit)
+        if payable:
             self._send(visit, wanted, max_tokens)
             return True
         if last:
@@ -95,32 +96,34 @@ class Wishes(Core):
         )
         self.with_slot(visit, talk.asked)
 
-    def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
-        """Return what a call of the model may cost at most, and how many tokens it may write for that."""
+    def _wanted(self, visit: Visit, *, least: bool = False) -> tuple[Amounts, int, bool]:
+        """Return what a call of the model may cost, how many tokens it may write for that, and whether it can be paid.
+
+        Where not all that it may write can be paid, it may write as much as can.
+
+        Args:
+            visit: whose call it is.
+            least: whether to return what it needs at the least, be there as much or not: that is what it waits for.
+        """
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        reads, writes = _estimate(talk), talk.agent.max_tokens
+        reads = talk.size // 4 + 1  # a guess: tokens have about four characters
+        writes = 1 if least else talk.agent.max_tokens
         price = self.price_of(visit)
         account = visit.token.frame.meter
-        meter: Meter | None = account
-        while meter is not None:
-            tokens = meter.granted[TOKENS]
-            if tokens is not None and tokens - meter.spent[TOKENS] - meter.reserved[TOKENS] < reads + writes:
+        wanted = _cost(account, price, reads, writes)
+        if least or account.refusing(wanted) is None:
+            return wanted, writes, True
+        for meter in account.chain():
+            tokens = meter.free(TOKENS)
+            if tokens is not None and tokens < reads + writes:
                 writes = min(writes, int(self._at_hand(meter, TOKENS)) - reads)
             if price is not None and price.output and meter.granted[USD] is not None:
                 money = Decimal(self._at_hand(meter, USD)) - reads * price.input
                 writes = min(writes, int(money / price.output))
-            meter = meter.above
         writes = max(writes, 1)
-        usd = _money(account, price, reads, writes) if price is not None or account.money else 0
-        return (0, 1, 0, 0, reads + writes, usd), writes
-
-    def _least(self, visit: Visit) -> Amounts:
-        """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
-        talk = visit.talk
-        assert talk is not None  # noqa: S101 - it has been entered
-        reads = _estimate(talk)
-        return (0, 1, 0, 0, reads + 1, _money(visit.token.frame.meter, self.price_of(visit), reads, 1))
+        wanted = _cost(account, price, reads, writes)
+        return wanted, writes, account.refusing(wanted) is None
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
         """Return what of a dimension is free, or is held by effects that are in flight."""
@@ -133,7 +136,7 @@ class Wishes(Core):
         return (meter.free(dimension) or 0) + held
 
     def _cannot_ask(self, visit: Visit) -> None:
-        least = self._least(visit)
+        least = self._wanted(visit, least=True)[0]
         refusing = visit.token.frame.meter.refusing(least) or visit.token.frame.meter.refusing(self._wanted(visit)[0])
         assert refusing is not None  # noqa: S101 - it has just refused
         wish = f"a call of the model of {visit.station.name!r}"
@@ -148,7 +151,8 @@ class Wishes(Core):
         """Read the calls of a reply; return the failure of too many wrong names in a row."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
-        talk.has_tools = False
+        wishes: list[Wish] = []
+        talk.wishes, talk.has_tools = wishes, False
         for position, call in enumerate(calls):
             offer = talk.manner.offers.get(call.name)
             talk.unknown = talk.unknown + 1 if offer is None else 0
@@ -156,7 +160,7 @@ class Wishes(Core):
             wish.position = position
             if wish.kind == "tool":
                 talk.has_tools = True
-            talk.wishes.append(wish)
+            wishes.append(wish)
             if talk.unknown >= WRONG_NAMES:
                 return self._too_many_wrong_names(visit, call)
         return None
@@ -220,10 +224,12 @@ class Wishes(Core):
         """Start the tools and the delegations of a turn, all at once but the sequential ones."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
+        asks: list[Wish] = []
         for wish in talk.wishes:
-            if wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
+            if wish.kind == "ask":
+                asks.append(wish)
+            elif wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
                 self.start_tool(visit, wish)
-        asks = [wish for wish in talk.wishes if wish.kind == "ask"]
         if asks:
             self.ask_team(visit, asks)
 
@@ -545,19 +551,12 @@ def _edited(wish: Wish, changes: Mapping[str, Any]) -> str:
     return json.dumps({**given, **changes}, default=_thaw, ensure_ascii=False)
 
 
-def _money(meter: Meter, price: Price | None, reads: int, writes: int) -> Amount:
-    """Return what a call costs; `SOMETHING` where models cost money, and this one does not say how much."""
+def _cost(meter: Meter, price: Price | None, reads: int, writes: int) -> Amounts:
+    """Return what a call costs; money is `SOMETHING` where models cost some, and this one does not say how much."""
     usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-    if not usd and meter.money:
-        for one in meter.chain():
-            if one.granted[USD] is not None and one.spent[USD] > 0:
-                return SOMETHING
-    return usd
-
-
-def _estimate(talk: Talk) -> int:
-    """Guess how many tokens the next request has: about four characters each."""
-    return talk.size // 4 + 1
+    if meter.money and not usd and any(one.granted[USD] is not None and one.spent[USD] > 0 for one in meter.chain()):
+        usd = SOMETHING
+    return (0, 1, 0, 0, reads + writes, usd)
 
 
 def length_of(messages: Iterable[ThreadMessage]) -> int:
