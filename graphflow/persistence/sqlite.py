@@ -14,7 +14,7 @@ from typing import Final
 from graphflow.errors import JournalDamaged, JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_lock import RunLock
-from graphflow.persistence.sqlite_store import SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
 from graphflow.persistence.storing import (
     LAST_SEQ,
     checked_id,
@@ -25,6 +25,7 @@ from graphflow.persistence.storing import (
     not_text,
     released,
     row_of,
+    rows_from,
     taken_in_thread,
 )
 
@@ -33,6 +34,7 @@ _INSERT: Final = """
     INSERT INTO rows (id, at, fact, decisions) SELECT ?, ?, ?, ? FROM runs WHERE runs.key = ? AND runs.epoch = ?
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
+_CLAIM: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch"
 _CLAIMED: Final = f"""
     SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
@@ -178,8 +180,7 @@ class SqliteJournal:
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
         """Draw a new epoch for a run that is locked, in a transaction."""
         epoch = new_epoch()
-        cursor.execute("INSERT OR IGNORE INTO runs (run, epoch) VALUES (?, 0)", (run,))
-        cursor.execute("UPDATE runs SET epoch = ? WHERE run = ?", (epoch, run))
+        cursor.execute(_CLAIM, (run, epoch))
         key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
@@ -207,7 +208,7 @@ class SqliteJournal:
             except sqlite3.OperationalError as error:
                 _undecodable(error, run)
                 raise
-        return tuple(row_of(run, *columns) for columns in found)
+        return rows_from(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():
@@ -294,7 +295,7 @@ class SqliteWriter:
         with writing.lock:
             began = time.perf_counter() if self._fsync else 0.0
             try:
-                cursor = writing.cursor()
+                cursor = writing.opened or writing.cursor()
                 cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))
             except (sqlite3.Error, OSError) as error:
                 raise writing.failed(error) from error
@@ -306,7 +307,10 @@ class SqliteWriter:
             if self._fsync:
                 writing.took(time.perf_counter() - began)
                 self.instant = writing.prompt
-            self.stores.grow(len(fact) + len(decisions))
+            stores = self.stores
+            stores.grown += len(fact) + len(decisions) + PAGE_BYTES
+            if stores.grown >= CHECKPOINT_BYTES:
+                stores.fold_log()
 
     async def append(self, row: Row) -> None:
         """Store one row; raises what `append_nowait` raises."""
