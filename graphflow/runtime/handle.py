@@ -138,7 +138,7 @@ class Run(Generic[C]):
     def _session_over(self, session: Signal) -> None:
         """Hear that no task of a session is left, or that its first one was cancelled before it began."""
         runner = self._runner
-        if runner.fold.ended is None and runner.crash is None:
+        if not session.is_set() and runner.fold.ended is None and runner.crash is None:
             text = f"the tasks of the run {self.run_id!r} were cancelled by another than the run: its loop ends."
             runner.crash = StrayCancellation(text)
         session.set()
