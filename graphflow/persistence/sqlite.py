@@ -25,6 +25,7 @@ from graphflow.persistence.storing import (
     not_text,
     released,
     row_of,
+    rows_from,
     taken_in_thread,
 )
 
@@ -207,7 +208,7 @@ class SqliteJournal:
             except sqlite3.OperationalError as error:
                 _undecodable(error, run)
                 raise
-        return tuple(row_of(run, *columns) for columns in found)
+        return rows_from(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():

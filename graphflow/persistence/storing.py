@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
-from typing import Final, NoReturn, TypeVar, TypeVarTuple
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 from anyio.lowlevel import RunVar
@@ -148,6 +149,21 @@ def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -
         return Row(seq, at, fact, decisions)
     kinds = ", ".join(type(column).__name__ for column in (at, fact, decisions))
     raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str")
+
+
+def rows_from(run: str, found: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
+    """Return stored rows, as `row_of` returns each of them.
+
+    Raises:
+        JournalDamaged: if a column of one does not hold what it must.
+    """
+    kinds = [set(map(type, column)) for column in zip(*found, strict=True)]
+    if kinds == _COLUMNS:
+        return tuple(starmap(Row, found))
+    return tuple(row_of(run, *columns) for columns in found)
+
+
+_COLUMNS: Final[list[set[type]]] = [{int}, {float}, {str}, {str}]
 
 
 def new_epoch() -> int:

@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphflow.errors import JournalDamaged, NotStorable, UsageError
 from graphflow.events import (
@@ -144,6 +144,8 @@ _PLAIN: Final = frozenset({int, bool, EdgeName, type(None)})
 """The types of fields whose values stand as they are: they are the library's own, never a user's."""
 
 _FAR: Final = 1 << 64
+
+_RETURNED: Final = f'["{kind_of(NodeReturned)}",'
 
 
 def _plan(kind: type[Any]) -> Plan:
@@ -361,17 +363,17 @@ class Rows:
         Raises:
             JournalDamaged: if it is none.
         """
-        data = _data(run, row, row.fact)
-        fact: Fact = self._read_returned(data) or self._read(run, row, data, _FACTS)
-        return fact
+        return self._returned_in(row.fact) or self._read(run, row, _data(run, row, row.fact), _FACTS)
 
-    def _read_returned(self, data: list[Any]) -> NodeReturned | None:
+    def _returned_in(self, text: str) -> NodeReturned | None:
         """Return the end of a node that has not failed: as `_read` does, in less time; None for anything else."""
-        if not (4 <= len(data) <= 5 and data[0] == "node_returned" and type(data[2]) is type(data[3]) is int):  # noqa: PLR2004 - its parts
+        if not text.startswith(_RETURNED):
             return None
         try:
-            outcome = self._codec.decode(data[4]) if len(data) > 4 else None  # noqa: PLR2004 - the last one
-            return NodeReturned(_exactly(data[1]), data[2], data[3], outcome)
+            _, place, turn, attempt, *rest = from_json(text, allow_inf_nan=False)
+            if type(turn) is not int or type(attempt) is not int or len(rest) > 1:
+                return None
+            return NodeReturned(_exactly(place), turn, attempt, self._codec.decode(rest[0]) if rest else None)
         except (TypeError, ValueError):  # there it is said what is wrong
             return None
 
@@ -385,7 +387,7 @@ class Rows:
         Raises:
             JournalDamaged: if the row holds no fact.
         """
-        if not row.fact.startswith(_SESSIONS):
+        if not row.fact.startswith(SESSIONS):
             return None
         name, *values = _data(run, row, row.fact)
         plan = _FACTS.get(name)
@@ -497,13 +499,13 @@ def upgraded(run: str, rows: Sequence[Row], *, whole: bool = True) -> Sequence[R
     Raises:
         JournalDamaged: if the first is not the start of a run, a format is not known, or a checksum does not fit.
     """
-    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(_SESSIONS[0])):
+    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(SESSIONS[0])):
         raise JournalDamaged(run, rows[0].seq, "it does not begin with the start of a run.")
     made: list[Row] = []
     version, before = 0, 0
     for row in rows:
         present = row
-        if row.fact.startswith(_SESSIONS):
+        if row.fact.startswith(SESSIONS):
             version = _format_of(run, row, version)
         if version != FORMAT:
             present = _migrated(run, row, version, before) if whole or not has_checksum(row.decisions) else row
@@ -538,7 +540,7 @@ def _format_of(run: str, row: Row, before: int) -> int:
     return found
 
 
-_SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
+SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
 """How the rows begin that say in which format what follows them is written."""
 
 
