@@ -164,21 +164,6 @@ class ModelPlan(Plan):
         }
         self.plain = None if self.hidden or self._private else _plain(kind)
 
-    def take_plain(self, held: Parts, made: Parts) -> bool:
-        """Put the fields of a model, or of its data, into `made`; tell whether each is what `plain` says, and short.
-
-        Such fields are their own data, and no value need be built again to prove that they come back.
-        """
-        if self.plain is None:
-            return False
-        for name, kinds in self.plain.items():
-            part = held.get(name, held)
-            kind = class_of(part)
-            if kind not in kinds or not (part.isascii() if kind is str else part is None or -_FAR < part < _FAR):
-                return False
-            made[name] = part
-        return True
-
     def of_plain(self, data: Parts) -> Any:
         """Return the model that data say whose fields are plain, None where they must be read one by one.
 

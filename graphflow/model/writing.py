@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, key_step, refuse_shape, same, table_of
@@ -119,7 +119,7 @@ def _found(kind: type[Any], kinds: Kinds) -> How:
     if name is not None:
         plan = kinds.plan(kind)
         if isinstance(plan, ModelPlan):
-            return _writes_plain(plan, name) if plan.plain is not None else _writes_model(plan, name)
+            return _writes_model(plan, name) if plan.plain is None else _writes_plain(plan, plan.plain, name)
         return _writes_enum(plan, name) if isinstance(plan, EnumPlan) else _writes_fields(plan, name)
     if issubclass(kind, type) or kind in FORMS:
         return _write_type
@@ -262,20 +262,27 @@ def _write_type(writing: Writing, value: Any, depth: int, _: str | None) -> Data
 # --- classes of the graph --------------------------------------------------------------------------------------------
 
 
-def _writes_plain(plan: ModelPlan, tag: str) -> How:
-    """Return how the values of a model of texts and numbers are written, whose class proves that they come back."""
-    every, count, general = plan.all_names, len(plan.names), _writes_model(plan, tag)
+def _writes_plain(plan: ModelPlan, plain: Mapping[str, frozenset[type[Any]]], tag: str) -> How:
+    """Return how the values of a model of texts and numbers are written, whose class proves that they come back.
+
+    Fields that are what `plain` says, and short, are their own data. What holds anything else is left to the general
+    way, which builds it again to prove that it comes back.
+    """
+    every, count, fields, general = plan.all_names, len(plain), tuple(plain.items()), _writes_model(plan, tag)
 
     def write(writing: Writing, value: Any, depth: int, name: str | None) -> Any:
+        data: Data = {"$": tag}
         try:
             held: Data = value.__dict__
-            usual = value.__pydantic_fields_set__ == every and value.__pydantic_extra__ is None
+            usual = len(held) == count and value.__pydantic_fields_set__ == every and value.__pydantic_extra__ is None
+            for field, kinds in fields:
+                part = data[field] = held[field]
+                kind = class_of(part)
+                if kind not in kinds or not (part.isascii() if kind is str else part is None or -_FAR < part < _FAR):
+                    usual = False
         except Exception:  # noqa: BLE001 - there it is said
-            return general(writing, value, depth, name)
-        data: Data = {"$": tag}
-        if usual and depth < DEEPEST and len(held) == count and plan.take_plain(held, data):
-            return data
-        return general(writing, value, depth, name)
+            usual = False
+        return data if usual and depth < DEEPEST else general(writing, value, depth, name)
 
     return write
 
