@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -41,9 +41,10 @@ from graphflow.runtime.result import Result
 from graphflow.runtime.rows import Rows, upgraded
 from graphflow.runtime.runner import Runner
 from graphflow.runtime.starting import Starting, check_given, check_journal, check_models, to_the_end
-from graphflow.runtime.stored import Changed, Folded, fold_rows, found_rows, prepared, rows_of
+from graphflow.runtime.stored import Changed, Folded, fold_rows, found_rows, is_prepared, prepared, rows_of
 
 C = TypeVar("C", bound=Context)
+T = TypeVar("T")
 
 NO_ANSWERS: Mapping[str, Any] = {}
 
@@ -308,7 +309,7 @@ async def fold_stored(
     *,
     keep: bool = False,
 ) -> tuple[Folded, Rows]:
-    """Fold the rows of a stored run, off the loop: a long one takes a while, and sources are read for its graph.
+    """Fold the rows of a stored run.
 
     Args:
         graph: the graph at hand.
@@ -329,7 +330,7 @@ async def fold_stored(
         rows = prepared(graph).rows(secrets)
         return fold_rows(graph, run_id, stored, rows, changed=changed, keep=keep), rows
 
-    return await anyio.to_thread.run_sync(work)
+    return await _aside(work, graph, stored)
 
 
 async def _fold_found(
@@ -341,13 +342,27 @@ async def _fold_found(
     *,
     keep: bool = False,
 ) -> tuple[Folded, Rows, Row]:
-    """Do what `fold_stored` does with rows as they are stored, in the same thread; return their last one too."""
+    """Do what `fold_stored` does with rows as they are stored; return their last one too."""
 
     def work() -> tuple[Folded, Rows, Row]:
         stored, rows = upgraded(run_id, found), prepared(graph).rows(secrets)
         return fold_rows(graph, run_id, stored, rows, changed=changed, keep=keep), rows, stored[-1]
 
-    return await anyio.to_thread.run_sync(work)
+    return await _aside(work, graph, found)
+
+
+_AT_ONCE: Final = 256
+_AT_ONCE_TEXT: Final = 1_000_000
+
+
+async def _aside(work: Callable[[], T], graph: Graph[Any], rows: Sequence[Row]) -> T:
+    """Fold rows off the loop, for many take a while, and sources are read for a graph that is new.
+
+    A few are folded at once: that takes no longer than the interpreter lets a thread keep all others waiting, and the
+    way to the thread and back is saved.
+    """
+    short = len(rows) <= _AT_ONCE and is_prepared(graph) and sum([len(row.fact) for row in rows]) <= _AT_ONCE_TEXT
+    return work() if short else await anyio.to_thread.run_sync(work)
 
 
 def _check_same(run_id: str, folded: Folded, before: Before | None, redact: Redact | None) -> None:
