@@ -2,7 +2,7 @@
 
 import importlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -159,6 +159,23 @@ def test_meter_grants_only_what_every_meter_above_can(
         for one in (account, meter):
             assert balanced(one)
             assert all((one.free(dimension) or 0) >= 0 for dimension in range(6))
+
+
+@given(budgets, budgets, st.integers(0, 9), st.integers(0, 9))
+def test_call_of_a_model_starts_as_any_effect_does(own: Budget, cap: Budget, tokens: int, usd: int) -> None:
+    """What the start of a model's call spends and reserves is what the same amounts would as those of any effect."""
+
+    def started(start: Callable[[Meter, list[list[Amount]]], None]) -> object:
+        account = Meter((), own)
+        meter = Meter((Segment("team"),), cap, account)
+        tables: list[list[Amount]] = [[0] * 6, [0] * 6]
+        start(meter, tables)
+        return [(one.spent, one.reserved) for one in (meter, account)], tables
+
+    as_effect = started(lambda meter, tables: meter.start((0, 1, 0, 0, tokens, usd), tables))
+    as_call = started(lambda meter, tables: meter.start_call(tokens, usd, tables))
+
+    assert as_call == as_effect
 
 
 @given(budgets, st.integers(1, 6), st.lists(st.tuples(st.integers(0, 5), amounts), max_size=20))

@@ -534,6 +534,20 @@ def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path) -> None:
     again.release()
 
 
+def test_a_lock_file_is_made_by_sqlite_where_the_system_does_not_make_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows has no call for that, and elsewhere not everybody may use it."""
+    monkeypatch.delattr(os, "mknod", raising=False)
+
+    holder = RunLock.take(tmp_path, "run")
+
+    with pytest.raises(RunLocked):
+        RunLock.take(tmp_path, "run")
+    holder.release()
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_lock_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     """Where the locks have no folder, the error names the file and says what to do."""
     with pytest.raises(JournalUnavailable, match="Its folder must be there and writable") as caught:

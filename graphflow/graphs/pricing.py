@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
@@ -40,6 +41,16 @@ def places_of(graph: Graph[Any]) -> tuple[Place, ...]:
         found: list[Place] = []
         _collect(graph, "", found, set())
         kept = graph.__dict__["_places"] = tuple(found)
+    return kept
+
+
+def readiness_of(graph: Graph[Any]) -> tuple[Callable[[], None], ...]:
+    """Return what looks whether a model can be asked, of each model that has it; kept with the graph."""
+    kept: tuple[Callable[[], None], ...] | None = graph.__dict__.get("_readiness")
+    if kept is None:
+        models = {id(place.model): place.model for place in places_of(graph)}
+        found = (getattr(model, "ready", None) for model in models.values())
+        kept = graph.__dict__["_readiness"] = tuple(look for look in found if look is not None)
     return kept
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import anyio
 
-from graphflow.runtime.body import from_any_thread
+from graphflow.runtime.backends import from_any_thread
 
 T = TypeVar("T")
 

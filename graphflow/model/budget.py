@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
@@ -72,8 +73,15 @@ class Budget:
         tokens: int | None, usd: Decimal | None, seconds: float | None = None,
     ) -> Budget:  # fmt: skip
         """Make a budget of amounts that have been checked already: a run makes several for each call of a model."""
-        made: Any = _Open(node_runs, model_calls, tool_calls, retries, tokens, usd, seconds)
-        made.__class__ = cls  # filled while it is open, and frozen then, at a third of the price
+        made: Any = _new(_Open)  # filled while it is open, and frozen then, at a third of the price
+        made.node_runs = node_runs
+        made.model_calls = model_calls
+        made.tool_calls = tool_calls
+        made.retries = retries
+        made.tokens = tokens
+        made.usd = usd
+        made.seconds = seconds
+        made.__class__ = cls
         budget: Budget = made
         return budget
 
@@ -113,17 +121,13 @@ class Budget:
         return Budget(**shares, usd=usd, seconds=self.seconds)
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class _Open:
     """A budget that is not frozen yet."""
 
-    node_runs: int | None
-    model_calls: int | None
-    tool_calls: int | None
-    retries: int | None
-    tokens: int | None
-    usd: Decimal | None
-    seconds: float | None
+    __slots__ = (*ADDITIVE, "seconds")
+
+
+_new: Callable[[type], Any] = object.__new__
 
 
 def _money(usd: Decimal | str | int | None) -> Decimal | None:

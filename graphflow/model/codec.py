@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from graphflow.errors import NotStorable
 from graphflow.model.exact import Refused, Unreadable
+from graphflow.model.frozen import class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.reading import Reading
 from graphflow.model.secrets import MissingSecrets, secret
@@ -63,7 +64,8 @@ class Codec:
             NotStorable: naming the place in the value that could not be given back.
         """
         try:
-            return Writing(self._how, self.kinds).write(value, 0, "")
+            how = self._how
+            return how.get(class_of(value), Writing.write)(Writing(how, self.kinds), value, 0, "")
         except Refused as refused:
             raise _not_storable(refused, what) from refused.__cause__
         except RecursionError as error:

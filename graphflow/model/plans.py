@@ -179,16 +179,26 @@ class ModelPlan(Plan):
             made[name] = part
         return True
 
-    def build_plain(self, parts: Parts) -> Any:
-        """Return a model of what `take_plain` has taken.
+    def of_plain(self, data: Parts) -> Any:
+        """Return the model that data say whose fields are plain, None where they must be read one by one.
 
-        Raises:
-            Misfit: if there is none.
+        What pydantic made of the class takes exactly these types, and as they are.
         """
+        parts = data.copy()
+        del parts["$"]
+        if parts.keys() != self.all_names:
+            return None
+        for part in parts.values():
+            kind = class_of(part)
+            if kind is str:
+                if not part.isascii():
+                    return None
+            elif kind is int and not -_FAR < part < _FAR:
+                return None
         try:
             return self._validate(parts, strict=True, by_alias=False, by_name=True)
-        except Exception as error:
-            raise self.told(error) from error
+        except Exception:  # noqa: BLE001 - there it is said what is wrong
+            return None
 
     def build_model(
         self,

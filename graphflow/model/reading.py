@@ -25,12 +25,13 @@ Data = dict[str, Any]
 class Reading:
     """JSON data on their way to a value."""
 
-    __slots__ = ("_kinds", "_secrets")
+    __slots__ = ("_kinds", "_plain", "_secrets")
 
     def __init__(self, kinds: Kinds, secrets: Mapping[str, object]) -> None:
         """Take the classes of the graph, and the values of secrets by name."""
         self._kinds = kinds
         self._secrets = secrets
+        self._plain: dict[str, ModelPlan] = {}  # of the classes met so far, those whose models are plain
 
     def read(self, data: Any, depth: int) -> Any:
         """Read one value.
@@ -46,28 +47,34 @@ class Reading:
         kind = class_of(data)
         if kind is str:
             return data if data.isascii() else read_text(data)
+        if kind is dict or kind is list:
+            if depth >= DEEPEST:
+                msg = f"more than {DEEPEST} values stand inside each other"
+                raise Unreadable(msg)
+            if kind is list:
+                return tuple(self.items(data, depth))
+            return self._tagged(data, depth) if "$" in data else FrozenDict(self._table(data, depth, dollar=False))
         if data is None or kind is bool:
             return data
-        if kind is int or kind is float:
-            if not -_FAR < data < _FAR and WRITERS[kind](data) is not data:  # so is NaN, which is not less
-                msg = "a number that is not written so"
-                raise Unreadable(msg)
-            return data
-        if depth >= DEEPEST:
-            msg = f"more than {DEEPEST} values stand inside each other"
-            raise Unreadable(msg)
-        if kind is list:
-            return tuple(self.items(data, depth))
-        if kind is not dict:
+        if kind is not int and kind is not float:
             msg = f"{kind_name(kind)} is no JSON"
             raise Unreadable(msg)
-        return self._tagged(data, depth) if "$" in data else FrozenDict(self._table(data, depth, dollar=False))
+        if not -_FAR < data < _FAR and WRITERS[kind](data) is not data:  # so is NaN, which is not less
+            msg = "a number that is not written so"
+            raise Unreadable(msg)
+        return data
 
     def _tagged(self, data: Data, depth: int) -> Any:
         tag = data["$"]
         if type(tag) is not str:
             msg = f"{short(tag)} is no tag"
             raise Unreadable(msg)
+        plain = self._plain.get(tag)
+        if plain is not None:
+            made = plain.of_plain(data)
+            return self._instance(plain.kind, data, depth) if made is None else made
+        if tag == "Update" and len(data) == 2 and "of" in data:  # noqa: PLR2004 - as below
+            return self.update(data["of"], depth)
         readers = _READ.get(tag)
         if readers is None:
             if tag in READERS:
@@ -77,8 +84,6 @@ class Reading:
             if tag == "NOTHING" and len(data) == 1:
                 return NOTHING
             return self._instance(self._kinds.named(tag), data, depth)
-        if tag == "Update" and len(data) == 2 and "of" in data:  # noqa: PLR2004 - as below
-            return self.update(data["of"], depth)
         first, *more = data
         form = more[0] if more and first == "$" else first
         read = readers.get(form)
@@ -209,6 +214,8 @@ class Reading:
         try:
             plan = self._kinds.plan(kind)
             if isinstance(plan, ModelPlan):
+                if plan.plain is not None:
+                    self._plain[data["$"]] = plan  # the next one may be read at once
                 return self._model(plan, data, depth)
             if isinstance(plan, EnumPlan):
                 return plan.read({name: part for name, part in data.items() if name != "$"})
@@ -232,9 +239,6 @@ class Reading:
         return plan.build(parts, given)
 
     def _model(self, plan: ModelPlan, data: Data, depth: int) -> Any:
-        plain: Data = {}
-        if len(data) == len(plan.names) + 1 and plan.take_plain(data, plain):
-            return plan.build_plain(plain)
         more: AbstractSet[str] = _TAG
         if len(data) != len(plan.names) + 1 or not data.keys() >= plan.all_names:
             more = data.keys() - plan.all_names

@@ -13,7 +13,7 @@ from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
 from graphflow.model.plans import EnumPlan, ModelPlan, Plan, storable
 from graphflow.model.reading import Reading
-from graphflow.model.scalars import WRITERS, is_text
+from graphflow.model.scalars import WRITERS, is_text, write_int, write_str
 from graphflow.model.secrets import SECRET_TYPES, MissingSecrets
 from graphflow.model.typevalues import FORMS, read_type, write_type
 
@@ -24,14 +24,15 @@ class Writing:
     """One value on its way to JSON data.
 
     Attributes:
+        how: how the values of each class are written, as far as that has been found out.
         kinds: the classes of the graph.
     """
 
-    __slots__ = ("_how", "_secrets", "kinds")
+    __slots__ = ("_secrets", "how", "kinds")
 
     def __init__(self, how: dict[type[Any], How], kinds: Kinds) -> None:
         """Begin; `how` is extended by what is found."""
-        self._how = how
+        self.how = how
         self.kinds = kinds
         self._secrets: dict[str, list[Any]] | None = None
 
@@ -52,9 +53,9 @@ class Writing:
                 return value
         elif value is None or kind is bool or (kind is int and -_FAR < value < _FAR):
             return value
-        how = self._how.get(kind)
+        how = self.how.get(kind)
         if how is None:
-            how = self._how[kind] = _find(kind, self.kinds)
+            how = self.how[kind] = _find(kind, self.kinds)
         return how(self, value, depth, name)
 
     def hide(self, value: Any, name: str | None) -> Data:
@@ -234,12 +235,15 @@ def _write_update(writing: Writing, value: Update, depth: int, _: str | None) ->
         raise _too_deep(value)
     made: Data = {}
     field = ""
-    hidden = writing.kinds.secrets
+    how, hidden = writing.how, writing.kinds.secrets
     try:
         for field, item in value.fields.items():
             if type(field) is not str or not (field.isascii() or is_text(field)):
                 raise Refused(str, "the name of a field is a text without halves of surrogate pairs")
-            made[field] = writing.hide(item, field) if field in hidden else writing.write(item, depth + 1, field)
+            if field in hidden:
+                made[field] = writing.hide(item, field)
+            else:
+                made[field] = how.get(class_of(item), Writing.write)(writing, item, depth + 1, field)
     except Refused as refused:
         refused.step(f".{field}", value)
         raise
@@ -381,8 +385,18 @@ def _write_nothing(_w: Writing, _v: Any, _d: int, _n: str | None) -> Data:
     return {"$": "NOTHING"}
 
 
+def _write_str(_w: Writing, value: str, _d: int, _n: str | None) -> Any:
+    return value if value.isascii() else write_str(value)
+
+
+def _write_int(_w: Writing, value: int, _d: int, _n: str | None) -> Any:
+    return value if -_FAR < value < _FAR else write_int(value)
+
+
 HOW: Final[dict[type[Any], How]] = {
     **{kind: _plain(write) for kind, write in WRITERS.items()},
+    str: _write_str,
+    int: _write_int,
     **dict.fromkeys(SECRET_TYPES.values(), _hides),
     tuple: _write_items,
     list: _write_list,

@@ -182,9 +182,11 @@ class Agent(Node[Context]):
     @property
     def native(self) -> bool:
         """Whether its model is offered tools to call, rather than asked for JSON that says what to call."""
-        if self.decision == "auto":
-            return all(getattr(model, "native_tools", True) for model in self.models)
-        return self.decision == "native"
+        if self.decision != "auto":
+            return self.decision == "native"
+        if not self.fallbacks:
+            return bool(getattr(self.model, "native_tools", True))
+        return all(getattr(model, "native_tools", True) for model in self.models)
 
     @property
     def models(self) -> tuple[ModelClient, ...]:

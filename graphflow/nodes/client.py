@@ -57,9 +57,10 @@ class Usage:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        usd: object = self.usd
-        money = usd is None or (isinstance(usd, Decimal) and usd.is_finite() and usd >= 0)
-        if not money or not (_is_count(self.input_tokens) and _is_count(self.output_tokens)):
+        parts: tuple[object, object, object] = (self.input_tokens, self.output_tokens, self.usd)
+        read, written, usd = parts
+        counts = type(read) is int and type(written) is int and read >= 0 and written >= 0
+        if not counts or not (usd is None or _is_money(usd)):
             msg = f"{self!r}: tokens are whole numbers of at least 0, usd is a Decimal of at least 0, or None."
             raise UsageError(msg)
 
@@ -147,10 +148,6 @@ class ModelReply:
                 f"JSON: json.dumps(...)), and usage is a Usage or None."
             )
             raise UsageError(msg)
-
-
-def _is_count(count: object) -> bool:
-    return type(count) is int and count >= 0
 
 
 def _is_call(call: object) -> bool:

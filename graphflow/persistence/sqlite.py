@@ -15,7 +15,7 @@ from graphflow.errors import JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_damaged import any_text, is_damage, runs_one_by_one
 from graphflow.persistence.sqlite_lock import RunLock
-from graphflow.persistence.sqlite_store import SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
 from graphflow.persistence.sqlite_watch import Watch
 from graphflow.persistence.storing import (
     LAST_SEQ,
@@ -26,7 +26,7 @@ from graphflow.persistence.storing import (
     new_epoch,
     not_text,
     released,
-    rows_of,
+    rows_from,
     stored_run,
     taken_in_thread,
 )
@@ -36,6 +36,7 @@ _INSERT: Final = """
     INSERT INTO rows (id, at, fact, decisions) SELECT ?, ?, ?, ? FROM runs WHERE runs.key = ? AND runs.epoch = ?
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
+_CLAIM: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch"
 _CLAIMED: Final = f"""
     SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
@@ -183,8 +184,7 @@ class SqliteJournal:
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
         """Draw a new epoch for a run that is locked, in a transaction."""
         epoch = new_epoch()
-        cursor.execute("INSERT OR IGNORE INTO runs (run, epoch) VALUES (?, 0)", (run,))
-        cursor.execute("UPDATE runs SET epoch = ? WHERE run = ?", (epoch, run))
+        cursor.execute(_CLAIM, (run, epoch))
         key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
@@ -214,7 +214,7 @@ class SqliteJournal:
                     raise
                 with any_text(cursor):
                     found = cursor.execute(_READ, (run, after)).fetchall()
-        return rows_of(run, found)
+        return rows_from(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():
@@ -305,7 +305,7 @@ class SqliteWriter:
         with writing.lock:
             began = time.perf_counter() if self._fsync else 0.0
             try:
-                cursor = writing.cursor()
+                cursor = writing.opened or writing.cursor()
                 cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))
             except (sqlite3.Error, OSError) as error:
                 raise writing.failed(error) from error
@@ -317,7 +317,10 @@ class SqliteWriter:
             if self._fsync:
                 writing.took(time.perf_counter() - began)
                 self.instant = writing.prompt
-            self.stores.grow(len(fact) + len(decisions))
+            stores = self.stores
+            stores.grown += len(fact) + len(decisions) + PAGE_BYTES
+            if stores.grown >= CHECKPOINT_BYTES:
+                stores.fold_log()
 
     async def append(self, row: Row) -> None:
         """Store one row; raises what `append_nowait` raises."""

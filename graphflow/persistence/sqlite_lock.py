@@ -50,9 +50,7 @@ class RunLock:
                 # the one that had the name before it was opened and has it still.
                 before = identity(path)
                 if before is None:
-                    # SQLite makes the file, and SQLite closes it: to close a file of one's own would drop every lock
-                    # that this process has on it.
-                    connect(path).close()
+                    _make(path)
                     continue
                 lock = cls(run, path, connect(path), before)
                 if lock.hold():
@@ -95,6 +93,18 @@ class RunLock:
     def _remove(self) -> None:
         if identity(self.path) == self._identity:
             os.unlink(self.path)  # noqa: PTH108 - as in `identity`
+
+
+def _make(path: str) -> None:
+    """Make a lock file, if it is not there.
+
+    Without opening it: to close a file of one's own would drop every lock that this process has on it. Where the system
+    does not offer that, SQLite makes the file, and SQLite closes it.
+    """
+    try:
+        os.mknod(path, 0o644)
+    except (AttributeError, OSError):  # Windows has no such call, macOS keeps it for administrators; or it is there
+        connect(path).close()
 
 
 def connect(path: str | Path) -> sqlite3.Connection:

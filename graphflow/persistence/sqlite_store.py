@@ -21,7 +21,12 @@ APPLICATION: Final = 0x67666A6C
 SEQ_BITS: Final = 32
 """A row's key is the run's number, shifted by this, plus its own: rows lie in order, and need no second index."""
 
-_CHECKPOINT_BYTES: Final = 4_000_000
+CHECKPOINT_BYTES: Final = 4_000_000
+"""How long the log gets before it is moved into the database."""
+
+PAGE_BYTES: Final = 4096
+"""What a row takes in the log besides its texts: the log takes whole pages."""
+
 _CHECKPOINT_AT_LAST_PAGES: Final = 16_000
 _RETRY_SECONDS: Final = 0.01
 _LAST_FEW: Final = 8
@@ -112,6 +117,7 @@ class Store:
 
     Attributes:
         lock: held by whoever uses it.
+        opened: the cursor of the open connection; None before it is needed, and after a failure.
         prompt: whether the disk has been quick of late, so that a row which waits for it holds nobody up.
         file: which file is open, or was last.
         replaced: how often that was found to be no more the one that has the name.
@@ -123,7 +129,7 @@ class Store:
         self.place = place
         self.prompt = True
         self._waited = 0.0
-        self._cursor: sqlite3.Cursor | None = None
+        self.opened: sqlite3.Cursor | None = None
         self._pid = 0
         self.file: tuple[int, int] | None = None
         self.replaced = 0
@@ -135,10 +141,7 @@ class Store:
             sqlite3.Error, OSError: as SQLite says it.
             JournalUnavailable: the file is none of ours, or a newer version wrote it.
         """
-        cursor = self._cursor
-        if cursor is None:
-            cursor = self._open()
-        return cursor
+        return self.opened or self._open()
 
     def ready(self) -> None:
         """Open the connection before it is needed.
@@ -187,7 +190,7 @@ class Store:
             return
         try:
             self._look()
-            cursor = self._cursor
+            cursor = self.opened
             if cursor is None:
                 yield None
                 return
@@ -221,30 +224,30 @@ class Store:
     def checkpoint(self) -> None:
         """Move what is in the log to the database itself, as far as that goes without waiting for anybody."""
         with self.lock, contextlib.suppress(sqlite3.Error):
-            if self._cursor is not None:
-                self._cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            if self.opened is not None:
+                self.opened.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def scrub(self) -> None:
         """Empty the log, which may still hold what was deleted, unless somebody reads it now."""
         with self.lock, contextlib.suppress(sqlite3.Error):
-            if self._cursor is not None:
-                self._cursor.execute("PRAGMA busy_timeout = 0")
-                self._cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                self._be_patient(self._cursor)
+            if self.opened is not None:
+                self.opened.execute("PRAGMA busy_timeout = 0")
+                self.opened.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                self._be_patient(self.opened)
 
     def close(self) -> None:
         """Close the connection; it is opened again when it is needed."""
-        cursor, self._cursor = self._cursor, None
+        cursor, self.opened = self.opened, None
         if cursor is not None and self._pid == os.getpid():
             cursor.connection.close()
 
     def _look(self) -> None:
         """Let go of a connection that a fork has brought here, or whose file was removed or replaced."""
-        if self._cursor is None or self.place.memory:
+        if self.opened is None or self.place.memory:
             return
         if self._pid != os.getpid():
-            _INHERITED.append(self._cursor)
-            self._cursor = None
+            _INHERITED.append(self.opened)
+            self.opened = None
         elif file_of(self.place.real()) != self.file:
             self.replaced += 1  # the next file may have the number of this one
             self.close()
@@ -260,8 +263,8 @@ class Store:
             connection.close()
             raise
         self.file, self._pid = None if place.memory else file_of(path), os.getpid()
-        self._cursor = connection.cursor()
-        return self._cursor
+        self.opened = connection.cursor()
+        return self.opened
 
 
 _INHERITED: Final[list[sqlite3.Cursor]] = []
@@ -274,27 +277,28 @@ class Stores:
     Attributes:
         writing: for appends, which run in the event loop's thread: nothing that reads for long may keep them waiting.
         aside: for the rest; the same one if the database is in memory.
+        grown: how much has been written since the log was last moved into the database, in bytes.
     """
 
     def __init__(self, place: Place) -> None:
         """Open nothing yet."""
         self.writing = Store(place)
         self.aside = self.writing if place.memory else Store(place)
-        self._grown = 0
+        self.grown = 0
         self._folding = False
 
-    def grow(self, text: int) -> None:
-        """Hear that a row was written; call it with the lock of `writing` held.
+    def fold_log(self) -> None:
+        """Move the log into the database, in a thread, so that no append has to wait; with the lock of `writing` held.
 
-        Now and then the log is moved into the database, in a thread, so that no append has to wait for it.
+        One that is under way is not begun anew.
         """
-        self._grown += text + 4096  # the log takes whole pages
-        if self._grown >= _CHECKPOINT_BYTES and not self._folding and self.writing is not self.aside:
-            self._grown, self._folding = 0, True
-            try:
-                threading.Thread(target=self._fold, name="graphflow checkpoint").start()
-            except RuntimeError:  # no more threads, or the interpreter is ending: the log stays longer, that is all
-                self._folding = False
+        if self._folding or self.writing is self.aside:
+            return
+        self.grown, self._folding = 0, True
+        try:
+            threading.Thread(target=self._fold, name="graphflow checkpoint").start()
+        except RuntimeError:  # no more threads, or the interpreter is ending: the log stays longer, that is all
+            self._folding = False
 
     def close(self) -> None:
         """Close both; they are opened again when they are needed."""
@@ -312,7 +316,7 @@ class Stores:
 def file_of(path: Path) -> tuple[int, int] | None:
     """Tell which file has a name, None if none can be found."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - for each claim: a Path takes several times as long
     except OSError:
         return None
     return found.st_dev, found.st_ino
@@ -343,12 +347,12 @@ def _lengthen_log(connection: sqlite3.Connection, path: Path) -> None:
     SQLite writes over what is there, from the beginning on, and passes over what is no part of a log.
     """
     with contextlib.suppress(OSError, sqlite3.OperationalError):
-        if path.stat().st_size >= _CHECKPOINT_BYTES:
+        if path.stat().st_size >= CHECKPOINT_BYTES:
             return
         # Nobody writes while the transaction is open, and nobody cuts the log off while the connection is.
         with _transaction(connection), path.open("r+b", buffering=0) as log:
             length = log.seek(0, os.SEEK_END)
-            more = max(0, _CHECKPOINT_BYTES - length)
+            more = max(0, CHECKPOINT_BYTES - length)
             if log.write(bytes(more)) < more:  # the disk is full: it gets back what is left of it
                 log.truncate(length)
             os.fsync(log.fileno())

@@ -19,7 +19,8 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import BOUNDS
 from graphflow.model.ids import path_text
 from graphflow.rehearsal.distributions import drawn
-from graphflow.runtime.body import Body, cancelled_classes, takes_key
+from graphflow.runtime.backends import cancelled_classes
+from graphflow.runtime.body import Body, takes_key
 from graphflow.runtime.commands import StartBody
 from graphflow.runtime.core import failure_of
 

@@ -37,8 +37,7 @@ from graphflow.rehearsal.stage import Stage
 from graphflow.rehearsal.standins import StandIns
 from graphflow.rehearsal.steering import NEARLY_ALL, who_steers
 from graphflow.runtime.asking import manner_of
-from graphflow.runtime.body import cancelled_classes
-from graphflow.runtime.handle import in_a_loop
+from graphflow.runtime.backends import cancelled_classes, in_a_loop
 
 C = TypeVar("C", bound=Context)
 

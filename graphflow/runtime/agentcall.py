@@ -20,6 +20,7 @@ from graphflow.model.thread import shown
 from graphflow.nodes.client import CallPiece
 from graphflow.nodes.function import is_async
 from graphflow.nodes.tools import ToolFailure
+from graphflow.runtime.backends import from_any_thread
 from graphflow.runtime.commands import CallModel, CallTool
 from graphflow.runtime.digests import digest
 
@@ -38,15 +39,19 @@ LONGEST_WAIT: Final = 60.0
 class AgentCall:
     """A call of a model or of a tool."""
 
-    __slots__ = ("__dict__", "_runner", "blocked", "cancelled", "command", "ended", "key", "path", "scope", "thread")
+    __slots__ = (
+        "__dict__", "_runner", "blocked", "cancelled", "command", "ended", "in_thread", "key", "path", "scope",
+        "thread",
+    )  # fmt: skip
 
-    def __init__(self, runner: Runner, command: CallModel | CallTool, scope: anyio.CancelScope) -> None:
+    def __init__(self, runner: Runner, command: CallModel | CallTool) -> None:
         """Begin for a command of the fold."""
         self._runner = runner
         self.command = command
         self.path: Path = command.path
         self.key = command.key
-        self.scope = scope
+        self.in_thread = type(command) is CallTool and not is_async(command.tool.fn)
+        self.scope: anyio.CancelScope | None = None  # there as soon as a worker takes it
         self.cancelled = False
         self.ended = False
         self.thread = False
@@ -55,15 +60,10 @@ class AgentCall:
     def cancel(self) -> None:
         """Stop this call as soon as it can be stopped."""
         self.cancelled = True
-        self.scope.cancel()
+        if self.scope is not None:
+            self.scope.cancel()
 
     # --- what is called ---
-
-    @property
-    def is_sync(self) -> bool:
-        """Whether it runs in a worker thread."""
-        command = self.command
-        return type(command) is CallTool and not is_async(command.tool.fn)
 
     @property
     def keeps_errors(self) -> bool:
@@ -74,7 +74,8 @@ class AgentCall:
         """Call the model or the tool; return what it returns, an awaitable if it is async."""
         command = self.command
         if isinstance(command, CallModel):
-            self._runner.know_loop()  # its provider may call back from a thread of its own
+            if self._runner.soon_from_any is None:
+                self._runner.soon_from_any = from_any_thread()  # its provider may call back from a thread of its own
             asked = command.client.reply(command.request, self._stream)
             return self._patient(asked) if command.again and inspect.isawaitable(asked) else asked
         arguments = command.arguments
@@ -82,10 +83,9 @@ class AgentCall:
             arguments = {**arguments, command.tool.step: self}
         return command.tool.fn(**arguments)
 
-    def outcome(self, found: Any) -> tuple[Any, Failure | None]:
-        """Return what is recorded of what came: a reply as it is, a tool's value as the text that a model is told."""
-        if isinstance(self.command, CallModel):
-            return found, None
+    @staticmethod
+    def told(found: Any) -> tuple[str | None, Failure | None]:
+        """Return what is recorded of a tool's value: the text that the model is told, or the failure."""
         if isinstance(found, ToolFailure):
             return None, Failure("graphflow.nodes.tools.ToolFailure", shown(found.text), (), "declared")
         if isinstance(found, Report) and found.status == "failed":

@@ -8,14 +8,14 @@ each with an event when it starts and one when it ends, so nothing of an agent i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from graphflow.errors import ContractError, EmptyAnswer, ModelRefused, NodeTimeout
 from graphflow.events import EffectFinished, Failure, Paused
 from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import NOTHING
-from graphflow.model.state import Message
+from graphflow.model.state import Message, State
 from graphflow.model.thread import capped, data, shown, spoken
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.client import ModelReply
@@ -58,11 +58,12 @@ class Agents(Wishes):
             visit.turn += 1
         self.request_slot(visit)
 
-    def agent_turn(self, visit: Visit) -> None:
-        """Ask the model, now that the visit holds a slot."""
-        if visit.talk is None and not self._entered(visit):
+    def agent_turn(self, visit: Visit, turn: int) -> None:
+        """Ask the model in a turn, now that the visit holds a slot, unless it was cancelled meanwhile."""
+        if visit.turn != turn or visit.standing is not Standing.RUNNING or visit.closing is not None:
             return
-        self.ask_model(visit)
+        if visit.talk is not None or self._entered(visit):
+            self.ask_model(visit)
 
     def _entered(self, visit: Visit) -> bool:
         """Work out what an agent sees; tells whether it can go on."""
@@ -70,15 +71,16 @@ class Agents(Wishes):
         assert isinstance(node, Agent)  # noqa: S101 - only agents come here
         frame = token.frame
         log = thread_of(token)
-        allowed = frame.allowed
+        allowed, given, _ = frame.rights
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
-        manner = manner_of(visit.station, frame.tables.stations, allowed, self.contract_of(frame))
-        asked = "instructions="
+        owed = self.contract_of(frame)
+        manner = manner_of(visit.station, frame.tables.stations, allowed, owed)
+        asked, instructions = "instructions=", node.instructions
         try:
-            system = self._system(visit, node)
+            system = instructions if isinstance(instructions, str) else self._system(visit, node.name, instructions)
             asked = "history="
-            granted = tuple(sorted(name for name in frame.granted if name in manner.offers)) if frame.granted else ()
+            granted = tuple(sorted(name for name in given if name in manner.offers)) if given else ()
             view, boundary = entry_of(visit, log, granted)
         except Exception as error:  # noqa: BLE001 - a user's function may raise anything
             self._own_done(visit)
@@ -91,21 +93,19 @@ class Agents(Wishes):
         if not manner.native:
             system = json_instructions(system, manner.offers)
         size = len(system) + manner.size + length_of(view)
-        visit.talk = Talk(path_text(visit.path), log, system, view, node, node.model, manner, size)
+        visit.talk = Talk(path_text(visit.path), log, system, view, node, node.model, manner, owed, size)
         log.active = node.name
         return True
 
-    def _system(self, visit: Visit, node: Agent) -> str:
-        """Return the instructions, or what their function makes of the state.
+    def _system(self, visit: Visit, name: str, instructions: Callable[[State[Any]], str]) -> str:
+        """Return what a function of instructions makes of the state.
 
         Raises:
             Exception: whatever that function raises.
         """
-        if isinstance(node.instructions, str):
-            return node.instructions
-        text: object = node.instructions(self.state(visit.token, visit.inbox, visit.path))
+        text: object = instructions(self.state(visit.token, visit.inbox, visit.path))
         if not isinstance(text, str):
-            msg = f"instructions= of {node.name!r} gave a {type(text).__name__}, not a text."
+            msg = f"instructions= of {name!r} gave a {type(text).__name__}, not a text."
             raise TypeError(msg)
         return text
 
@@ -133,7 +133,7 @@ class Agents(Wishes):
             if wish.evidence:  # noted here, in call order, whichever came first
                 self.new_evidence(visit.token, wish.key, wish.evidence)
             made.append(spoken("tool", text, (), wish.call.id, wish.failed, wish.source))
-        talk.said.extend(made)
+        talk.messages += tuple(made)
         talk.size += length_of(made)
         talk.log.items.extend(made)
         talk.turn_said, talk.wishes = [], []
@@ -176,16 +176,19 @@ class Agents(Wishes):
             error = ContractError(f"the model of {talk.agent.name!r} gave a {type(reply).__name__}, not a ModelReply.")
             self.fail_agent(visit, self.trouble("contract", error, visit.path))
             return
-        decided = read_reply(reply, native=talk.manner.native, answer=talk.manner.answer)
-        if decided.problem:
-            self._send_back(visit, decided.text, decided.problem)
+        text, wanted, answer_json = reply.text, reply.calls, ""
+        if not wanted and not talk.manner.native:
+            decided = read_reply(reply, native=False, answer=talk.manner.answer)
+            if decided.problem:
+                self._send_back(visit, decided.text, decided.problem)
+                return
+            text, wanted, answer_json = decided.text, decided.calls, decided.answer_json
+        if not wanted:
+            self._answered(visit, text, answer_json)
             return
-        if not decided.calls:
-            self._answered(visit, decided.text, decided.answer_json)
-            return
-        calls = with_own_ids(decided.calls, talk.log.ids, visit.turn)
-        talk.turn_said.append(spoken("assistant", decided.text, calls, source=talk.source))
-        talk.finding = decided.text.strip() or talk.finding
+        calls = with_own_ids(wanted, talk.log.ids, visit.turn)
+        talk.turn_said.append(spoken("assistant", text, calls, "", False, talk.source))  # noqa: FBT003 - as the fields
+        talk.finding = text.strip() or talk.finding
         trouble = self.make_wishes(visit, calls)
         if trouble is not None:
             self.fail_agent(visit, trouble)
@@ -216,23 +219,27 @@ class Agents(Wishes):
         """See what is left to do in a turn: tools, reports, questions, a transfer, the next call of the model."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has a turn
-        self.start_next_in_line(visit)
-        wishes = talk.wishes
-        if any(wish.under_way for wish in wishes):
-            if not visit.flying:
-                self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
-            return
+        if talk.has_tools:
+            self.start_next_in_line(visit)
+            if any(wish.under_way for wish in talk.wishes):
+                if not visit.flying:
+                    self.free_slot(visit)  # it waits for funds: who holds them may be waiting for its slot
+                return
         if visit.batch:
             self._wait_for_others(visit, Standing.SUSPENDED)
             return
-        for wish in wishes:
-            waits = wish.result is None and wish.needs_person and not wish.asked
-            if waits and (wish.kind == "person" or not self.speaks_against(visit, wish)):
-                self._ask_person(visit, wish)
-        if any(wish.result is None and wish.needs_person for wish in wishes):
+        transfer, waits = None, False
+        for wish in talk.wishes:
+            if wish.kind == "transfer":
+                transfer = transfer or wish
+            elif wish.result is None and wish.needs_person:
+                if not wish.asked and (wish.kind == "person" or not self.speaks_against(visit, wish)):
+                    self._ask_person(visit, wish)
+                waits = waits or wish.result is None
+        if waits:
             self._wait_for_others(visit, Standing.PAUSED)
-        elif transfers := [wish for wish in wishes if wish.kind == "transfer"]:
-            self._transfer(visit, transfers[0])
+        elif transfer is not None:
+            self._transfer(visit, transfer)
         else:
             self._next_turn(visit)
 
@@ -266,7 +273,7 @@ class Agents(Wishes):
                 wish.source = path_text(state.frame.opened) if state.frame is not None else ""
                 wish.result = data("report", wish.source, shown(report))
             if isinstance(report, Report) and report.status == "done":
-                talk.reports.append(report)
+                talk.reports += (report,)
                 if visit.token.frame.tables.graph.detect:
                     wish.evidence = f"{report.finding} {report.evidence}"
         visit.batch = ()
@@ -335,7 +342,7 @@ class Agents(Wishes):
         if problem:
             self._send_back(visit, text, problem)
             return
-        talk.turn_said.append(spoken("assistant", text, source=talk.source))
+        talk.turn_said.append(spoken("assistant", text, (), "", False, talk.source))  # noqa: FBT003 - as the fields
         self._commit_turn(visit)
         talk.log.finals[talk.agent.name] = (talk.source, output)
         self._own_done(visit)
@@ -348,7 +355,7 @@ class Agents(Wishes):
         if all(talk.worked.values()):
             return output
         broken = sorted(name for name, worked in talk.worked.items() if not worked)
-        if isinstance(output, str) and self.contract_of(visit.token.frame) is Report:
+        if isinstance(output, str) and talk.owed is Report:
             output = Report(finding=output)
         if not isinstance(output, Report) or output.status != "done":
             return output
@@ -358,9 +365,10 @@ class Agents(Wishes):
 
     def _unfit(self, visit: Visit, output: object) -> str:
         """Say why an answer does not fit where it goes; "" if it does."""
-        frame, into = visit.token.frame, visit.station.node.into
+        talk, frame, into = visit.talk, visit.token.frame, visit.station.node.into
+        assert talk is not None  # noqa: S101 - it has answered
         try:
-            if frame.is_node:
+            if talk.owed is not None and not isinstance(output, talk.owed):
                 self.checked_report(frame, output)
             if into is not None:
                 frame.rules.validate({into: output})

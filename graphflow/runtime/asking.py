@@ -313,7 +313,7 @@ def _loaded(text: str) -> Any:
 
 
 def with_own_ids(calls: Iterable[ToolCall], taken: set[str], turn: int) -> tuple[ToolCall, ...]:
-    """Return calls whose ids are theirs alone in the thread; an id that is empty or taken is made anew."""
+    """Return plain calls whose ids are theirs alone in the thread; an id that is empty or taken is made anew."""
     made: list[ToolCall] = []
     for position, call in enumerate(calls):
         wanted = call.id or f"call_{turn}_{position}"
@@ -322,7 +322,8 @@ def with_own_ids(calls: Iterable[ToolCall], taken: set[str], turn: int) -> tuple
             number += 1
             unique = f"{wanted}_{number}"
         taken.add(unique)
-        made.append(ToolCall(str(call.name), str(call.arguments), unique))
+        plain = type(call) is ToolCall and type(call.name) is str and type(call.arguments) is str
+        made.append(call if plain and unique is call.id else ToolCall(str(call.name), str(call.arguments), unique))
     return tuple(made)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
 import time
 import types
 from collections.abc import Callable, Coroutine, Generator
@@ -22,6 +21,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
 from graphflow.nodes.function import is_async
+from graphflow.runtime.backends import cancelled_classes
 from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
 from graphflow.runtime.core import failure_of
 from graphflow.runtime.digests import digest
@@ -326,31 +326,6 @@ class _Inside:
 
 
 _INSIDE: ContextVar[_Inside | None] = ContextVar("graphflow_inside_effect", default=None)
-
-
-def current_task() -> Any:
-    """Return the present task where tasks can be cancelled one by one: on asyncio; else None."""
-    import asyncio
-
-    return asyncio.current_task() if anyio.get_cancelled_exc_class() is asyncio.CancelledError else None
-
-
-def from_any_thread() -> Callable[..., Any]:
-    """Return what has a function called in this loop as soon as it can be, from whatever thread."""
-    trio = sys.modules.get("trio")  # a run on trio has imported it already
-    if trio is not None and trio.lowlevel.in_trio_run():
-        soon: Callable[..., Any] = trio.lowlevel.current_trio_token().run_sync_soon
-        return soon
-    import asyncio
-
-    return asyncio.get_running_loop().call_soon_threadsafe
-
-
-def cancelled_classes() -> tuple[type[BaseException], ...]:
-    """Return the classes of a cancellation, that of the backend and the one which code for asyncio raises."""
-    import asyncio
-
-    return (anyio.get_cancelled_exc_class(), asyncio.CancelledError)
 
 
 @types.coroutine

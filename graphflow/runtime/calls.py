@@ -15,12 +15,12 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import rebuilt
 from graphflow.model.contract import BOUNDS, Brief, Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.model.outcome import Call, Delegate
+from graphflow.model.outcome import Delegate
 from graphflow.model.state import Message
 from graphflow.nodes.agent import Agent, said_of
 from graphflow.runtime.frames import Frames
 from graphflow.runtime.ledger import ONE_RUN, Amounts, Meter
-from graphflow.runtime.tables import CallState, Frame, Inbox, Standing, Token, Trouble, Visit, Written
+from graphflow.runtime.tables import CallState, Frame, Inbox, Rights, Standing, Token, Trouble, Visit, Wish, Written
 
 LOSSES: Final = BOUNDS | {"tool"}
 """The reasons for which a report is partial by failure or bound; a partial report for another is the callee's own."""
@@ -50,31 +50,40 @@ class Calls(Frames):
             if token.updates is not None:
                 token.updates.extend(written)
         visit.standing = Standing.SUSPENDED
-        self._open_batch(visit, outcome.calls, needs)
-
-    def ask_team(self, visit: Visit, calls: Sequence[Call]) -> None:
-        """Let an agent's delegations of one turn start."""
-        self._open_batch(visit, calls, [()] * len(calls))
-
-    def _open_batch(self, visit: Visit, calls: Sequence[Call], needs: Sequence[tuple[int, ...]]) -> None:
         edges = visit.station.delegates
-        batch = tuple([CallState(call, edges.get(call.to), need) for call, need in zip(calls, needs, strict=True)])
-        visit.batch, visit.undone, visit.needy = batch, 0, any(needs)
-        for position in range(len(batch)):
-            self._admit(visit, position)
+        batch = [
+            CallState(call.to, call.brief, call.id, edges.get(call.to), need)
+            for call, need in zip(outcome.calls, needs, strict=True)
+        ]
+        self._open_batch(visit, tuple(batch), needy=any(needs))
+
+    def ask_team(self, visit: Visit, wishes: Sequence[Wish]) -> None:
+        """Let an agent's delegations of one turn start."""
+        batch: list[CallState] = []
+        for wish in wishes:
+            edge = wish.edge
+            assert edge is not None  # noqa: S101 - a delegation has one
+            batch.append(CallState(str(edge.target), wish.arguments["brief"], wish.call.id, edge))
+        self._open_batch(visit, tuple(batch), needy=False)
+
+    def _open_batch(self, visit: Visit, batch: tuple[CallState, ...], *, needy: bool) -> None:
+        visit.batch, visit.undone, visit.needy = batch, 0, needy
+        for state in batch:
+            self._admit(visit, state)
         self.agenda.append(lambda: self._start_ready(visit, batch))
 
-    def _admit(self, visit: Visit, position: int) -> None:
+    def _admit(self, visit: Visit, state: CallState) -> None:
         """Refuse a call that no edge or bound allows; count the hop of one that they do."""
-        state = visit.batch[position]
-        call, edge = state.call, state.edge
+        edge = state.edge
         if edge is None:
-            error = UnknownTarget(path_text(visit.path), call.to, sorted(visit.station.delegates), "delegate")
+            error = UnknownTarget(path_text(visit.path), state.to, sorted(visit.station.delegates), "delegate")
             self._lost(state, self.trouble("unknown_target", error, visit.path).reason)
             return
         contract = edge.contract
-        if contract is not None and not isinstance(call.brief, contract.brief):
-            text = f"the brief for {call.to!r} is a {type(call.brief).__name__}, not a {contract.brief.__name__}"
+        assert contract is not None  # noqa: S101 - delegate edges have one
+        state.equal = contract.share == "equal"
+        if not isinstance(state.brief, contract.brief):
+            text = f"the brief for {state.to!r} is a {type(state.brief).__name__}, not a {contract.brief.__name__}"
             self._lost(state, Reason(code="contract", text=text, path=path_text(visit.path)))
             return
         refused = self._call_refused(visit, edge)
@@ -118,11 +127,11 @@ class Calls(Frames):
 
     def _start_ready(self, visit: Visit, batch: tuple[CallState, ...]) -> None:
         """Start the calls whose needs have reported; enter the caller again when all have."""
-        again = True
+        left = [(position, state) for position, state in enumerate(batch) if not (state.done or state.started)]
+        again = bool(left)
         while again and _awaits(visit, batch):
             again = False
-            left = [(position, state) for position, state in enumerate(batch) if not (state.done or state.started)]
-            equal = [position for position, state in left if _has_equal_share(state) and _is_ready(state, batch)]
+            equal = [position for position, state in left if state.equal and _is_ready(state, batch)]
             shares = dict(zip(equal, visit.token.frame.meter.shares(len(equal)), strict=True)) if equal else {}
             for position, state in left:
                 if _is_ready(state, batch):
@@ -138,10 +147,8 @@ class Calls(Frames):
         state.started = True
         edge = state.edge
         assert edge is not None and edge.contract is not None  # noqa: S101, PT018 - it was admitted
-        failed = [need for need in state.needs if getattr(visit.batch[need].report, "status", "done") == "failed"]
-        if failed:
-            first = visit.batch[failed[0]].call
-            text = f"not started: it needs the report of {first.id or first.to!r}, which failed"
+        if state.needs and (failed := _failed_need(visit.batch, state)) is not None:
+            text = f"not started: it needs the report of {failed.id or failed.to!r}, which failed"
             self._give_back_hop(visit, edge)
             self._lost(state, Reason(code="dependency", text=text, path=path_text(visit.path)))
             return
@@ -173,18 +180,16 @@ class Calls(Frames):
         outer = token.frame
         contract = edge.contract
         assert contract is not None  # noqa: S101 - delegate edges have one
-        inbox: Inbox = (Message(visit.station.name, self._bounded(state.call.brief, edge, outer)),)
+        inbox: Inbox = (Message(visit.station.name, self._bounded(state.brief, edge, outer)),)
         if state.needs:
             needed = [visit.batch[need] for need in state.needs]
-            inbox += tuple(Message(found.call.to, found.report) for found in needed)
+            inbox += tuple(Message(found.to, found.report) for found in needed)
         left = outer.depth_left
         frame = Frame(
-            visit.path, outer.tables, outer.rules, meter, token.counters, depth=outer.depth + 1,
-            depth_left=None if left is None else left - 1,
+            visit.path, outer.tables, outer.rules, meter, token.counters, outer.depth + 1,
+            None if left is None else left - 1, edge.name, visit, position, True, path, grant,  # noqa: FBT003 - as the fields
+            _rights_below(visit, edge),
         )  # fmt: skip
-        frame.edge, frame.owner, frame.call, frame.is_node = edge.name, visit, position, True
-        frame.opened, frame.grant = path, grant
-        self._limit_rights(frame, visit, edge)
         state.frame = frame
         if visit.station.node.attempts > 1:
             visit.called = visit.called or {}
@@ -197,20 +202,6 @@ class Calls(Frames):
         callee = Token(frame, None, None, token.counters, (), 0, str(edge.target), token.context, [])
         frame.token = callee
         self.enter_visit(callee, str(edge.target), edge, inbox)
-
-    @staticmethod
-    def _limit_rights(frame: Frame, visit: Visit, edge: Edge) -> None:
-        """Let a callee use no tool that its caller may not use, but for those that the edge grants."""
-        outer, caller = visit.token.frame, visit.station.node
-        rights, deny = (caller.rights, caller.deny) if isinstance(caller, Agent) else (None, None)
-        allowed = outer.allowed
-        if rights is not None:
-            allowed = rights if allowed is None else allowed & rights
-        if allowed is not None:
-            granted = frozenset(edge.contract.grant if edge.contract is not None else ())
-            frame.granted = (outer.granted & allowed) | (granted - allowed)  # also by an edge further up
-            frame.allowed = allowed | granted
-        frame.denies = outer.denies if deny is None else (*outer.denies, deny)
 
     @staticmethod
     def _bounded(brief: Brief, edge: Edge, frame: Frame) -> Brief:
@@ -239,12 +230,13 @@ class Calls(Frames):
         state = visit.batch[position]
         state.report = report
         state.done = True
-        reason = getattr(report, "reason", None)
         status = getattr(report, "status", "done")
-        if counts and (status == "failed" or (status == "partial" and reason is not None and reason.code in LOSSES)):
-            self.partial = True
-            if reason is not None:
-                self.troubles.append(reason)
+        if counts and status != "done":
+            reason = getattr(report, "reason", None)
+            if status == "failed" or (status == "partial" and reason is not None and reason.code in LOSSES):
+                self.partial = True
+                if reason is not None:
+                    self.troubles.append(reason)
         batch = visit.batch
         visit.undone -= 1
         if visit.undone <= 0 or visit.needy:  # else nothing can follow from one report
@@ -284,7 +276,7 @@ class Calls(Frames):
             self.agent_reports(visit)
             return
         visit.batch = ()
-        self.reenter(visit, tuple(Message(state.call.to, state.report) for state in batch))
+        self.reenter(visit, tuple(Message(state.to, state.report) for state in batch))
 
     def _batch_failed(self, visit: Visit, trouble: Trouble) -> None:
         """Let an attempt fail on what its callees brought; an agent's tools may still be under way."""
@@ -323,9 +315,28 @@ def _is_ready(state: CallState, batch: tuple[CallState, ...]) -> bool:
     return not state.needs or all(batch[need].done for need in state.needs)
 
 
-def _has_equal_share(state: CallState) -> bool:
-    edge = state.edge
-    return edge is not None and edge.contract is not None and edge.contract.share == "equal"
+def _rights_below(visit: Visit, edge: Edge) -> Rights:
+    """Let a callee use no tool that its caller may not use, but for those that the edge grants."""
+    outer, caller = visit.token.frame.rights, visit.station.node
+    rights, deny = (caller.rights, caller.deny) if isinstance(caller, Agent) else (None, None)
+    allowed, granted, denies = outer
+    if deny is not None:
+        denies = (*denies, deny)
+    elif rights is None and allowed is None:
+        return outer
+    if rights is not None:
+        allowed = rights if allowed is None else allowed & rights
+    if allowed is not None:
+        by_edge = frozenset(edge.contract.grant if edge.contract is not None else ())
+        granted = (granted & allowed) | (by_edge - allowed)  # also by an edge further up
+        allowed |= by_edge
+    return Rights(allowed, granted, denies)
+
+
+def _failed_need(batch: tuple[CallState, ...], state: CallState) -> CallState | None:
+    """Return the first of the calls that a call needs whose report is a failure; None if there is none."""
+    needed = (batch[need] for need in state.needs)
+    return next((found for found in needed if getattr(found.report, "status", "done") == "failed"), None)
 
 
 def _ordered_needs(outcome: Delegate, path: str) -> list[tuple[int, ...]]:

@@ -53,9 +53,8 @@ def with_checksum(decisions: str, found: int) -> str:
     >>> with_checksum('[["paused","a"]]', 250), with_checksum("[]", 250)
     ('[["paused","a"],"000000fa"]', '["000000fa"]')
     """
-    if len(decisions) <= len("[]"):
-        return f'["{_SUM.pack(found).hex()}"]'
-    return f'{decisions[:-1]},"{_SUM.pack(found).hex()}"]'
+    digits = _SUM.pack(found).hex()
+    return f'["{digits}"]' if decisions == "[]" else f'{decisions[:-1]},"{digits}"]'
 
 
 def has_checksum(decisions: str) -> bool:
@@ -98,9 +97,14 @@ def fitting(run: str, row: Row, before: int) -> int:
     Raises:
         JournalDamaged: if it is not.
     """
-    plain = without_checksum(row.decisions)
+    decisions = row.decisions
+    plain = f"{decisions[:-ENTRY]}]"  # as it is written where anything was decided
     found = checksum(before, row.seq, row.at, row.fact, plain)
-    entry, between = row.decisions[-_ENTRY:], row.decisions[len(plain) - 1 : -_ENTRY]
+    if len(plain) > len("[]") and decisions.endswith(f'],"{_SUM.pack(found).hex()}"]'):
+        return found
+    plain = without_checksum(decisions)
+    found = checksum(before, row.seq, row.at, row.fact, plain)
+    entry, between = decisions[-_ENTRY:], decisions[len(plain) - 1 : -_ENTRY]
     if entry != f'"{_SUM.pack(found).hex()}"]' or between not in (_BETWEEN if len(plain) > len("[]") else _NOTHING):
-        raise JournalDamaged(run, row.seq, _CHANGED if has_checksum(row.decisions) else "it has no checksum.")
+        raise JournalDamaged(run, row.seq, _CHANGED if has_checksum(decisions) else "it has no checksum.")
     return found

@@ -18,7 +18,7 @@ from graphflow.events import (
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.contract import Code, Reason
 from graphflow.model.ids import names_text
-from graphflow.nodes.client import ModelReply, Price, Usage
+from graphflow.nodes.client import ModelReply, Price
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.commands import (
     CallModel,
@@ -88,17 +88,13 @@ class Clockwork(Core):
         node = visit.station.node
         if not isinstance(node, FunctionNode):
             turn = visit.turn  # put off: what frees a slot is not done yet, and a refused turn may cancel it
-            self.agenda.append(lambda: self._turn_if_wanted(visit, turn))
+            self.agenda.append(lambda: self.agent_turn(visit, turn))
             return
         if node.timeout is not None:
             self.time_turn(visit)
         token = visit.token
         state = visit.state = self.state(token, visit.inbox, visit.path, visit.turn)
         self.commands.append(StartBody(visit.path, visit.turn, visit.attempt, node, state, group_of(token)))
-
-    def _turn_if_wanted(self, visit: Visit, turn: int) -> None:
-        if visit.turn == turn and visit.standing is Standing.RUNNING and visit.closing is None:
-            self.agent_turn(visit)
 
     def time_turn(self, visit: Visit) -> None:
         """Set the time that one turn of a node may take."""
@@ -279,9 +275,16 @@ class Clockwork(Core):
         visit.flying[key] = (0, 0, 0, 0, wanted[TOKENS], wanted[USD])
         self.decisions.append(EffectStarted(visit.path, visit.turn, key, name, cost))
 
+    def start_model_call(self, visit: Visit, tokens: int, usd: Amount) -> None:
+        """Spend a model call, reserve its tokens and money, and say that it has started, as `start_effect` does."""
+        visit.token.frame.meter.start_call(tokens, usd, visit.tables or self._tables_of(visit))
+        visit.flying["model"] = (0, 0, 0, 0, tokens, usd)
+        cost = Budget.checked(None, 1, None, None, tokens, Decimal(usd) if usd else None)
+        self.decisions.append(EffectStarted(visit.path, visit.turn, "model", "model", cost))
+
     def settle_unused(self, visit: Visit, key: str) -> None:
         """Settle an effect that was allowed and has not begun."""
-        self._settle_effect(visit, key, Budget())
+        self._settle_effect(visit, key, (0, 0))
 
     def refused_by(self, visit: Visit, meter: Meter, dimension: int, wish: str) -> Reason:
         """Say that a meter refuses something."""
@@ -308,7 +311,7 @@ class Clockwork(Core):
             if visit.talk is None:
                 self._withdrawn(visit, fact.key)
             return
-        self._settle_effect(visit, fact.key, self._usage_of(visit, fact))
+        self._settle_effect(visit, fact.key, self._used(visit, fact))
         if visit.talk is not None:
             self.agent_effect(visit, fact)
             return
@@ -326,14 +329,10 @@ class Clockwork(Core):
             self.slots += 1
             visit.slot = True
 
-    def _settle_effect(self, visit: Visit, key: str, usage: Usage | Budget | None) -> None:
+    def _settle_effect(self, visit: Visit, key: str, used: tuple[int, Amount] | None) -> None:
+        """Settle an effect that has used so many tokens and so much money; None is all that it has reserved."""
         tokens, usd = visit.flying.pop(key)[TOKENS:]
-        if usage is None:
-            used_tokens, used_usd = tokens, usd
-        elif isinstance(usage, Usage):
-            used_tokens, used_usd = usage.input_tokens + usage.output_tokens, usage.usd or 0
-        else:
-            used_tokens, used_usd = usage.tokens or 0, usage.usd or 0
+        used_tokens, used_usd = (tokens, usd) if used is None else used
         visit.token.frame.meter.settle(tokens, usd, used_tokens, used_usd)
         if used_tokens or used_usd:
             for table in visit.tables or self._tables_of(visit):
@@ -415,19 +414,21 @@ class Clockwork(Core):
                 self.unfunded.insert(len(blocked), waiting)
                 blocked.append(waiting)
 
-    def _usage_of(self, visit: Visit, fact: EffectFinished) -> Usage | Budget | None:
-        """Return what an effect used: what it or its reply says; money by the model's price where that says nothing."""
-        reply = fact.result
-        if type(reply) is not ModelReply or fact.usage is not None:
-            return fact.usage
-        usage = reply.usage
-        if usage is None or usage.usd is not None:
-            return usage
+    def _used(self, visit: Visit, fact: EffectFinished) -> tuple[int, Amount] | None:
+        """Return the tokens and the money that an effect has used; None where neither it nor its reply says so.
+
+        Money is by the model's price where the reply does not say.
+        """
+        if fact.usage is not None:
+            return fact.usage.tokens or 0, fact.usage.usd or 0
+        usage = fact.result.usage if type(fact.result) is ModelReply else None
+        if usage is None:
+            return None
+        tokens = usage.input_tokens + usage.output_tokens
+        if usage.usd is not None:
+            return tokens, usage.usd
         price = self.price_of(visit)
-        if price is None:
-            return usage
-        usd = usage.input_tokens * price.input + usage.output_tokens * price.output
-        return Usage(usage.input_tokens, usage.output_tokens, usd)
+        return tokens, 0 if price is None else usage.input_tokens * price.input + usage.output_tokens * price.output
 
     def price_of(self, visit: Visit) -> Price | None:
         """Return what the model of an agent's visit costs, as the run has recorded it."""

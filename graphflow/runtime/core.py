@@ -31,7 +31,6 @@ from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.model.outcome import Call
 from graphflow.model.state import Left, State, state_of
 from graphflow.nodes.client import Price
 from graphflow.runtime.commands import Command, SetTimer
@@ -50,6 +49,7 @@ from graphflow.runtime.tables import (
     Trouble,
     Visit,
     Waiting,
+    Wish,
     Written,
 )
 
@@ -298,8 +298,8 @@ class Core:
         """Begin an attempt of an agent (agents)."""
         raise NotImplementedError
 
-    def agent_turn(self, visit: Visit) -> None:
-        """Ask an agent's model, now that the visit holds a slot (agents)."""
+    def agent_turn(self, visit: Visit, turn: int) -> None:
+        """Ask an agent's model in a turn, now that the visit holds a slot (agents)."""
         raise NotImplementedError
 
     def agent_effect(self, visit: Visit, fact: EffectFinished) -> None:
@@ -334,7 +334,7 @@ class Core:
         """Cancel an agent with all that it has under way (agents)."""
         raise NotImplementedError
 
-    def ask_team(self, visit: Visit, calls: Sequence[Call]) -> None:
+    def ask_team(self, visit: Visit, wishes: Sequence[Wish]) -> None:
         """Let an agent's delegations of one turn start (calls)."""
         raise NotImplementedError
 
@@ -436,6 +436,10 @@ class Core:
 
     def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
         """Pay for an effect and say that it has started (clockwork)."""
+        raise NotImplementedError
+
+    def start_model_call(self, visit: Visit, tokens: int, usd: Amount) -> None:
+        """Pay for a call of a model and say that it has started (clockwork)."""
         raise NotImplementedError
 
     def settle_unused(self, visit: Visit, key: str) -> None:

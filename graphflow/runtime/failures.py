@@ -407,16 +407,18 @@ class Failures(Core):
     @staticmethod
     def _add_visits(frame: Frame, table: dict[str, list[Amount]]) -> list[Amount]:
         """Add the node runs of a frame's own nodes to a table; return what was spent in the frame in all."""
-        total: list[Amount] = list(frame.spent or _nothing())
+        total: list[Amount] = [*frame.spent] if frame.spent else _nothing()
         where = names_text(frame.path) + "/" if frame.path else ""
-        earlier = frame.earlier or {}
+        earlier = frame.earlier
         for key, all_visits in frame.visits.items():
-            count = all_visits - earlier.get(key, 0)
+            count = all_visits if earlier is None else all_visits - earlier.get(key, 0)
             name, retries = (key, False) if isinstance(key, str) else (key[0], key[1] == "retries")
             spent = table.setdefault(where + name, _nothing())
-            for dimension in (RUNS, RETRIES) if retries else (RUNS,):
-                spent[dimension] += count
-                total[dimension] += count
+            spent[RUNS] += count
+            total[RUNS] += count
+            if retries:
+                spent[RETRIES] += count
+                total[RETRIES] += count
         return total
 
 

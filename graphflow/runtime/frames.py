@@ -72,7 +72,7 @@ class Frames(Core):
         frame = Frame(path, graph.compiled, rules, meter, Counters(), depth=depth, depth_left=left)
         frame.owner = visit
         frame.edge = visit.edge.name
-        frame.allowed, frame.granted, frame.denies = outer.allowed, outer.granted, outer.denies
+        frame.rights = outer.rights
         self._set_aside(frame)
         self._set_deadline(frame, graph)
         return frame
@@ -186,7 +186,7 @@ class Frames(Core):
         if report is None:
             reason = Reason(code="no_route", text="it ended without a report", path=path_text(frame.path))
             report = Report.failed(reason)
-        owner.batch[frame.call].updates = list(token.updates or [])
+        owner.batch[frame.call].updates = token.updates or ()
         self.close_frame(frame, report)
         self.call_done(owner, frame.call, report, counts=counts)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -32,6 +30,7 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import Json
 from graphflow.model.ids import parse_path, path_text
 from graphflow.model.outcome import NOTHING
+from graphflow.runtime.backends import Signal, cancelled_classes, new_signal, spawn
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.failures import at_a_bound
 from graphflow.runtime.result import Question, Result, Spending
@@ -67,7 +66,7 @@ class Run(Generic[C]):
         self._graph, self._runner = graph, runner
         self._first, self._taken_up = first, taken_up
         self._entered = False
-        self._session: _Event | None = None
+        self._session: Signal | None = None
         self._ready: deque[Event] = deque()
         self._answered: set[str] = set()
         self._interrupts: Interrupts | None = None  # of a stored run
@@ -108,8 +107,6 @@ class Run(Generic[C]):
 
     async def _over(self) -> None:
         """Wait until no task of the run is left, however often this task is cancelled meanwhile."""
-        from graphflow.runtime.body import cancelled_classes
-
         cancelled: BaseException | None = None
         with anyio.CancelScope(shield=True):
             while self._session is not None and not self._session.is_set():
@@ -124,16 +121,14 @@ class Run(Generic[C]):
         if self._taken_up is not None:
             facts = (self._taken_up, *facts)
             self._taken_up = None
-        self._session = session = _event()
+        self._session = session = new_signal()
         spawn(lambda: self._run_session(session, facts), session.set)
 
-    async def _run_session(self, session: _Event, facts: Sequence[Fact]) -> None:
+    async def _run_session(self, session: Signal, facts: Sequence[Fact]) -> None:
         """Run one session; nothing that happens in it leaves it but through `result()`."""
         try:
             await self._runner.session(facts)
         except BaseException as error:
-            from graphflow.runtime.body import cancelled_classes
-
             if isinstance(error, cancelled_classes()):
                 raise  # the host itself is being cancelled, as when its loop ends
             self._runner.crash = self._runner.crash or error  # `result()` raises it, in the caller's task
@@ -350,69 +345,7 @@ def _in_order(reasons: Sequence[Reason]) -> tuple[Reason, ...]:
     return tuple(sorted(reasons, key=lambda reason: reason.path)) if reasons else ()
 
 
-class _Event(Protocol):
-    """What the events of all backends have in common."""
-
-    def set(self) -> object: ...
-    def is_set(self) -> bool: ...
-    async def wait(self) -> object: ...
-
-
-def _event() -> _Event:
-    """Return an event of the backend itself: to find out which one it is takes anyio's longer than to be made."""
-    trio = sys.modules.get("trio")
-    if trio is not None and in_trio_run(trio):
-        made: _Event = trio.Event()
-        return made
-    import asyncio
-
-    return asyncio.Event()
-
-
 async def give_back(writer: Writer) -> None:
     """Give the claim of a run back, whoever cancels meanwhile."""
     with anyio.CancelScope(shield=True):
         await writer.release()
-
-
-def spawn(fn: Callable[[], Coroutine[Any, Any, None]], then: Callable[[], object]) -> None:
-    """Start a task that belongs to no other task, so that a run can be left from anywhere."""
-    trio = sys.modules.get("trio")  # a run on trio has imported it already
-    if trio is not None and in_trio_run(trio):
-
-        async def main() -> None:
-            try:
-                await fn()
-            finally:
-                then()
-
-        trio.lowlevel.spawn_system_task(main, context=copy_context())
-        return
-    import asyncio
-
-    def done(task: asyncio.Task[None]) -> None:
-        _kept.discard(task)
-        then()
-
-    task = asyncio.get_running_loop().create_task(fn())
-    _kept.add(task)
-    task.add_done_callback(done)
-
-
-_kept: set[object] = set()
-"""The tasks that run: a loop of asyncio keeps none of them alive."""
-
-
-def in_a_loop() -> bool:
-    """Tell whether an event loop, asyncio's or trio's, runs in this thread."""
-    asyncio, trio = sys.modules.get("asyncio"), sys.modules.get("trio")
-    if trio is not None and in_trio_run(trio):
-        return True
-    running: object = getattr(asyncio, "_get_running_loop", lambda: None)()  # the one that does not raise
-    return running is not None
-
-
-def in_trio_run(trio: Any) -> bool:
-    """Tell whether trio runs in this thread; another thread may be importing it at this very moment."""
-    asked = getattr(getattr(trio, "lowlevel", None), "in_trio_run", None)
-    return asked is not None and bool(asked())

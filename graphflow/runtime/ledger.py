@@ -42,11 +42,12 @@ class Meter:
         granted: the bound of each dimension, None for no bound.
         bounds: the dimensions that it bounds.
         above: the next meter that a spending here is counted on too, or None.
+        money: whether money is bounded here, or on a meter above that counts it too.
         spent: what was used.
         reserved: what may still be used by what was promised.
     """
 
-    __slots__ = ("above", "bounded", "bounds", "granted", "parent", "path", "reserved", "spent", "split")
+    __slots__ = ("above", "bounded", "bounds", "granted", "money", "parent", "path", "reserved", "spent", "split")
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
@@ -57,6 +58,7 @@ class Meter:
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
         self.above = None if split else parent
+        self.money: bool = self.granted[USD] is not None or (self.above is not None and self.above.money)
 
     def free(self, dimension: int) -> Amount | None:
         """Return what is left of one dimension, None for no bound."""
@@ -80,9 +82,10 @@ class Meter:
         """Return the first meter and dimension that cannot grant this, or None."""
         meter: Meter | None = self
         while meter is not None:
+            granted, spent, reserved = meter.granted, meter.spent, meter.reserved
             for dimension in meter.bounds:
-                amount, granted = wanted[dimension], meter.granted[dimension] or 0
-                if amount and amount > granted - meter.spent[dimension] - meter.reserved[dimension]:
+                amount = wanted[dimension]
+                if amount and amount > (granted[dimension] or 0) - spent[dimension] - reserved[dimension]:
                     return meter, dimension
             meter = meter.above
         return None
@@ -132,6 +135,18 @@ class Meter:
             if amount:
                 for table in tables:
                     table[dimension] += amount
+
+    def start_call(self, tokens: Amount, usd: Amount, also: Iterable[list[Amount]]) -> None:
+        """Count the start of one call of a model, as `start` does."""
+        for table in also:
+            table[MODEL_CALLS] += 1
+        meter: Meter | None = self
+        while meter is not None:
+            meter.spent[MODEL_CALLS] += 1
+            meter.reserved[TOKENS] += tokens
+            if usd:
+                meter.reserved[USD] += usd
+            meter = meter.above
 
     def settle(self, tokens: Amount, usd: Amount, used_tokens: int, used_usd: Amount) -> None:
         """Take back what was reserved, and count what was used."""

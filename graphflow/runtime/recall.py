@@ -89,7 +89,8 @@ class Recall:
         """Take note of a stored fact, and of what the fold commanded then."""
         match fact:
             case NodeReturned():
-                self._returned(fact)
+                if self._memories:
+                    self._returned(fact)
             case EffectRequested() | SleepRequested():
                 memory = self._memory(fact.path, fact.turn, fact.attempt)
                 memory.asked[fact.key] = Asked(fact)
@@ -99,15 +100,22 @@ class Recall:
                     self._finished(known, fact)
             case Emitted():
                 known = self._memories.get(fact.path)
+                if known is None and not fact.turn:
+                    known = self._memory(fact.path, 0, 0)
                 if known is not None and known.turn == fact.turn:
                     known.emitted += 1
             case _:
                 pass
         for command in commands:
-            if isinstance(command, StartBody):
-                self._memory(command.path, command.turn, command.attempt)
-            elif isinstance(command, GoOn | RefuseEffect):
+            if type(command) is StartBody:
+                self._begun(command)
+            elif type(command) is GoOn or type(command) is RefuseEffect:
                 self.answered(command)
+
+    def _begun(self, command: StartBody) -> None:
+        """Begin a memory with each attempt of each turn; the very first needs none before something is asked."""
+        if command.turn or command.attempt:
+            self._memory(command.path, command.turn, command.attempt)
 
     def answered(self, command: GoOn | RefuseEffect) -> None:
         """Take note of an answer to a body that has not begun again."""

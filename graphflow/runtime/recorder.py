@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
@@ -39,10 +39,6 @@ TAKING_UP: Final = (SessionStarted, BudgetAdded)
 """The facts that a run which has ended can take."""
 
 
-Spawn = Callable[[Callable[[], Coroutine[Any, Any, None]], Callable[[], object]], None]
-"""Starts a task that belongs to no other; the second function is called when it has ended, or never begun."""
-
-
 class Store(NamedTuple):
     """Where the records of one run go, and how they are written."""
 
@@ -63,7 +59,6 @@ class Setup(NamedTuple):
         resources: what `step.resource` finds.
         redact: what is done to each text that comes from outside, or None.
         keep: whether records are kept for an iterator over the events.
-        spawn: starts a task that belongs to no other.
     """
 
     graph: Graph[Any]
@@ -75,15 +70,14 @@ class Setup(NamedTuple):
     resources: Sequence[object]
     redact: Redact | None
     keep: bool
-    spawn: Spawn
 
 
 class Recorder:
     """The part of a runner that records; it names the calls to the other parts."""
 
     __slots__ = (
-        "_awake", "_clock", "_early", "_latest", "_listeners", "_lock", "_news", "_recording", "_slow", "_slowing",
-        "_soon", "_stopping", "crash", "fold", "records", "redact", "run_id", "seq", "store",
+        "_awake", "_clock", "_early", "_latest", "_listeners", "_lock", "_news", "_origin", "_recording", "_slow",
+        "_slowing", "_soon", "_stopping", "crash", "fold", "records", "redact", "run_id", "seq", "store",
     )  # fmt: skip
 
     def __init__(self, setup: Setup) -> None:
@@ -93,6 +87,7 @@ class Recorder:
         self.crash: BaseException | None = None
         self.records: deque[Record | Event] | None = deque() if setup.keep else None
         self.seq = 0
+        self._origin = 0.0  # what the clock would have shown as the run began, had it stood still between sessions
         self._latest = 0.0  # the active seconds of the last record
         self.redact = setup.redact
         self.store = setup.store
@@ -107,6 +102,10 @@ class Recorder:
         self._news: list[anyio.Event] = []
         self._awake: int = 0
         self._lock: anyio.Lock | None = None  # made when a record is first to be waited for
+
+    def _active(self) -> float:
+        """Return the active seconds since the run began."""
+        return self._clock.now() - self._origin
 
     def _one_at_a_time(self) -> anyio.Lock:
         """Return the lock of the records, where storing is to be waited for."""
@@ -149,18 +148,12 @@ class Recorder:
 
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is nothing to wait for."""
-        if self._recording or self._soon:
-            self._soon.append(fact)  # what a listener does now has its turn when this record is done
-        else:
-            self._record_one(fact)
-            if not self._soon:
-                return
-        while self._soon and not self._recording:
-            self._record_one(self._soon.popleft())
-
-    def _record_one(self, fact: Fact) -> None:
-        made = self._advance(fact)
-        if made is not None:
+        soon = self._soon
+        soon.append(fact)
+        while soon and not self._recording:  # what a listener does now has its turn when this record is done
+            made = self._advance(soon.popleft())
+            if made is None:
+                continue
             entry, row, commands = made
             if row is not None and self.store is not None:
                 writer = self.store.writer
@@ -168,7 +161,7 @@ class Recorder:
                     writer.append_nowait(row)
                 except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
                     self._crashed(error)
-                    return
+                    continue
                 if not writer.instant:
                     self._slowing = True
             if entry is not None:
@@ -205,15 +198,13 @@ class Recorder:
 
     def _advance(self, fact: Fact) -> tuple[Record | None, Row | None, list[Command]] | None:
         """Advance the fold; return the record and its row, if anybody takes them, and what is to be done."""
-        over = self.crash is not None or (self.fold.ended is not None and self._ended)
-        if over and (self.crash is not None or not isinstance(fact, TAKING_UP)):
+        if self.crash is not None or (self.fold.ended is not None and self._ended and not isinstance(fact, TAKING_UP)):
             return None
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._active()
-        at = max(at, self._latest)  # a clock that is set back does not undo what was
-        self._latest = at
+        now = self._clock.now() - self._origin
+        at = self._latest = max(now, self._latest)  # a clock that is set back does not undo what was
         row, text, store = None, "", self.store
         try:
             if self.redact is not None:
@@ -304,10 +295,6 @@ class Recorder:
 
     def awake(self, change: int) -> None:
         """Count the tasks of the run that do not sleep on the clock (timekeeper)."""
-        raise NotImplementedError
-
-    def _active(self) -> float:
-        """Return the active seconds since the run began (timekeeper)."""
         raise NotImplementedError
 
     def _in_session(self) -> bool:

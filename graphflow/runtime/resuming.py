@@ -34,7 +34,7 @@ from graphflow.runtime.checksums import chained
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.given import check_answers, check_parts
 from graphflow.runtime.halting import RAISABLE
-from graphflow.runtime.handle import Run, answer_to, give_back, spawn
+from graphflow.runtime.handle import Run, answer_to, give_back
 from graphflow.runtime.recorder import Setup, Store
 from graphflow.runtime.redaction import Redact
 from graphflow.runtime.result import Result
@@ -132,7 +132,7 @@ def reopen(
             rows.follow(last)
             setup = Setup(
                 graph=graph, run_id=run_id, clock=clock or RealClock(), store=Store(rows, writer),
-                listeners=listeners, before=before, resources=resources, redact=redact, keep=keep, spawn=spawn,
+                listeners=listeners, before=before, resources=resources, redact=redact, keep=keep,
             )  # fmt: skip
             return _taken_up(setup, folded, budget, answers)
         except BaseException:
@@ -294,7 +294,7 @@ def looked_at(graph: Graph[C], run_id: str, folded: Folded) -> Run[C]:
     """Return a handle on a folded run that shows how it stands; it has no journal to go on with."""
     setup = Setup(
         graph=graph, run_id=run_id, clock=RealClock(), store=None, listeners=(), before=None, resources=(),
-        redact=None, keep=False, spawn=spawn,
+        redact=None, keep=False,
     )  # fmt: skip
     return _taken_up(setup, folded, None, NO_ANSWERS)
 

@@ -17,7 +17,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from graphflow.errors import JournalDamaged, NotStorable, UsageError
 from graphflow.events import (
@@ -145,6 +145,8 @@ _PLAIN: Final = frozenset({int, bool, EdgeName, type(None)})
 
 _FAR: Final = 1 << 64
 
+_RETURNED: Final = f'["{kind_of(NodeReturned)}",'
+
 
 def _plan(kind: type[Any]) -> Plan:
     every = [item.name for item in fields(kind)]
@@ -170,6 +172,23 @@ def _is_plain(hint: Any) -> bool:
     return hint in _PLAIN or typing.get_origin(hint) is Literal
 
 
+def _failed(fact: Fact, error: NotStorable) -> Fact:
+    """Return what is recorded in place of a fact with a value that cannot be stored: that it failed.
+
+    Raises:
+        NotStorable: if the fact is none that can fail.
+    """
+    if not isinstance(fact, NodeReturned | EffectFinished):
+        what = type(fact).__name__
+        raise NotStorable(f"the fact {what}", error.where, error.kind, error.hint) from error
+    what = "the outcome" if isinstance(fact, NodeReturned) else f"the result of {fact.key!r}"
+    named = NotStorable(f"{what} of {path_text(fact.path)!r}", error.where, error.kind, error.hint)
+    failure = failure_of(named, "invalid_value")
+    if isinstance(fact, NodeReturned):
+        return NodeReturned(fact.path, fact.turn, fact.attempt, failure=failure)
+    return EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
+
+
 class Rows:
     """Writes and reads the rows of one graph's runs."""
 
@@ -182,6 +201,7 @@ class Rows:
         self._before = 0  # the checksum of the last row
         self._place: Path = ()
         self._placed = '""'
+        self._names: dict[str, str] = {}
         self._edges: dict[EdgeName, str] = {}
 
     # --- writing ---
@@ -193,40 +213,36 @@ class Rows:
             NotStorable: if a value in another fact cannot be stored.
         """
         try:
-            text = self._returned(fact) if type(fact) is NodeReturned else None
-            return fact, text or compact_json(self._array(fact))
+            if type(fact) is NodeReturned and fact.failure is None and fact.cancelled is False:
+                outcome, path = fact.outcome, fact.path
+                data = None if outcome is None else self._codec.encode(outcome, "a value")
+                try:
+                    place = self._placed if path is self._place else self.place(path)
+                    head = f'["node_returned",{place},{fact.turn},{fact.attempt}'
+                    return fact, f"{head}]" if data is None else f"{head},{to_json(data).decode()}]"
+                except PydanticSerializationError:  # text that is no Unicode
+                    pass
+            return fact, compact_json(self._array(fact))
         except NotStorable as error:
-            if not isinstance(fact, NodeReturned | EffectFinished):
-                what = type(fact).__name__
-                raise NotStorable(f"the fact {what}", error.where, error.kind, error.hint) from error
-            what = "the outcome" if isinstance(fact, NodeReturned) else f"the result of {fact.key!r}"
-            named = NotStorable(f"{what} of {path_text(fact.path)!r}", error.where, error.kind, error.hint)
-            failure = failure_of(named, "invalid_value")
-            if isinstance(fact, NodeReturned):
-                fact = NodeReturned(fact.path, fact.turn, fact.attempt, failure=failure)
-            else:
-                fact = EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
+            fact = _failed(fact, error)
             return fact, compact_json(self._array(fact))
 
     def decisions(self, decisions: Sequence[Decision]) -> str:
-        """Return decisions as text."""
+        """Return decisions as text; those of a hop in the root are put together at once."""
         try:
             if (*map(type, decisions),) == _HOP:
-                ended, taken, started = cast("Any", decisions)
+                several: Any = decisions
+                ended, taken, started = several
                 if ended.reason is None and not taken.path:
-                    return self._hop(ended, taken, started)
+                    edge = self._edges.get(taken.edge) or self.edge(taken.edge)
+                    onto = edge if started.edge is taken.edge else self.edge(started.edge)
+                    return (
+                        f'[["node_ended",{self.place(ended.path)},"{ended.status}"],'
+                        f'["edge_taken","",{edge},{taken.hop}],["node_started",{self.place(started.path)},{onto}]]'
+                    )
             return f"[{','.join([_TEXTS.get(type(body), _text_of)(self, body) for body in decisions])}]"
         except PydanticSerializationError:  # text that is no Unicode
             return compact_json([*map(self._array, decisions)])
-
-    def _hop(self, ended: NodeEnded, taken: EdgeTaken, started: NodeStarted) -> str:
-        """Return what is decided at a hop in the root as text: as each alone is written, in less time."""
-        edge = self.edge(taken.edge)
-        onto = edge if started.edge is taken.edge else self.edge(started.edge)
-        return (
-            f'[["node_ended",{self.place(ended.path)},"{ended.status}"],["edge_taken","",{edge},{taken.hop}],'
-            f'["node_started",{self.place(started.path)},{onto}]]'
-        )
 
     # What comes at every hop is put together from texts that are made once, or once for each visit.
 
@@ -236,10 +252,20 @@ class Rows:
         Raises:
             PydanticSerializationError: if it holds text that is no Unicode.
         """
-        if path is not self._place:
-            self._placed = to_json(path_text(path)).decode()
-            self._place = path
+        if path is self._place:
+            return self._placed
+        text = ""
+        if len(path) == 1:
+            name, visit, lanes, call = path[0]
+            if call is None and not lanes and visit > 1:
+                text = f'{self._names.get(name) or self._named(name)}:{visit}"'
+        self._place, self._placed = path, text or to_json(path_text(path)).decode()
         return self._placed
+
+    def _named(self, name: str) -> str:
+        """Return the beginning of a path as JSON that ends in a node, up to its name."""
+        text = self._names[name] = to_json(path_text((Segment(name),))).decode()[:-1]
+        return text
 
     def edge(self, edge: EdgeName) -> str:
         """Return the name of an edge as JSON.
@@ -259,19 +285,6 @@ class Rows:
             PydanticSerializationError: if it holds text that is no Unicode.
         """
         return to_json(self._array(body)).decode()
-
-    def _returned(self, fact: NodeReturned) -> str | None:
-        """Return a node's end as JSON, None if it is to be written in the general way."""
-        if fact.failure is not None or fact.cancelled is not False:
-            return None
-        outcome = fact.outcome
-        try:
-            head = f'["node_returned",{self.place(fact.path)},{fact.turn},{fact.attempt}'
-            if outcome is None:
-                return head + "]"
-            return f"{head},{to_json(self._codec.encode(outcome, 'a value')).decode()}]"
-        except PydanticSerializationError:  # text that is no Unicode
-            return None
 
     def row(self, seq: int, at: float, fact: str, decisions: Sequence[Decision]) -> Row:
         """Return a record as the row that follows the last one, whose checksum its own is chained to."""
@@ -349,17 +362,17 @@ class Rows:
         Raises:
             JournalDamaged: if it is none.
         """
-        data = _data(run, row, row.fact)
-        fact: Fact = self._read_returned(data) or self._read(run, row, data, _FACTS)
-        return fact
+        return self._returned_in(row.fact) or self._read(run, row, _data(run, row, row.fact), _FACTS)
 
-    def _read_returned(self, data: list[Any]) -> NodeReturned | None:
+    def _returned_in(self, text: str) -> NodeReturned | None:
         """Return the end of a node that has not failed: as `_read` does, in less time; None for anything else."""
-        if not (4 <= len(data) <= 5 and data[0] == "node_returned" and type(data[2]) is type(data[3]) is int):  # noqa: PLR2004 - its parts
+        if not text.startswith(_RETURNED):
             return None
         try:
-            outcome = self._codec.decode(data[4]) if len(data) > 4 else None  # noqa: PLR2004 - the last one
-            return NodeReturned(_exactly(data[1]), data[2], data[3], outcome)
+            _, place, turn, attempt, *rest = from_json(text, allow_inf_nan=False)
+            if type(turn) is not int or type(attempt) is not int or len(rest) > 1:
+                return None
+            return NodeReturned(_exactly(place), turn, attempt, self._codec.decode(rest[0]) if rest else None)
         except (TypeError, ValueError):  # there it is said what is wrong
             return None
 
@@ -373,7 +386,7 @@ class Rows:
         Raises:
             JournalDamaged: if the row holds no fact.
         """
-        if not row.fact.startswith(_SESSIONS):
+        if not row.fact.startswith(SESSIONS):
             return None
         name, *values = _data(run, row, row.fact)
         plan = _FACTS.get(name)
@@ -485,13 +498,13 @@ def upgraded(run: str, rows: Sequence[Row], *, whole: bool = True) -> Sequence[R
     Raises:
         JournalDamaged: if the first is not the start of a run, a format is not known, or a checksum does not fit.
     """
-    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(_SESSIONS[0])):
+    if rows and (rows[0].seq != 0 or not rows[0].fact.startswith(SESSIONS[0])):
         raise JournalDamaged(run, rows[0].seq, "it does not begin with the start of a run.")
     made: list[Row] = []
     version, before = 0, 0
     for row in rows:
         present = row
-        if row.fact.startswith(_SESSIONS):
+        if row.fact.startswith(SESSIONS):
             version = _format_of(run, row, version)
         if version != FORMAT:
             present = _migrated(run, row, version, before) if whole or not has_checksum(row.decisions) else row
@@ -526,7 +539,7 @@ def _format_of(run: str, row: Row, before: int) -> int:
     return found
 
 
-_SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
+SESSIONS: Final = tuple(f'["{kind_of(cast("Hashable", kind))}/' for kind in (RunStarted, SessionStarted))
 """How the rows begin that say in which format what follows them is written."""
 
 

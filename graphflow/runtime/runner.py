@@ -39,7 +39,8 @@ from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
-from graphflow.runtime.body import BLOCKED, Body, cancelled_classes, from_any_thread, resumed
+from graphflow.runtime.backends import cancelled_classes, current_task
+from graphflow.runtime.body import BLOCKED, Body, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CallModel,
@@ -64,9 +65,6 @@ if TYPE_CHECKING:
     from graphflow.runtime.recall import Recall
     from graphflow.runtime.stored import Folded
 
-WORK = frozenset({StartBody, AskHook, CallModel, CallTool})
-"""The commands that a worker takes."""
-
 _CANCELLED = Failure("cancelled", "it was cancelled", (), "cancelled")
 
 THREADS = 40
@@ -83,8 +81,8 @@ class Runner(Sessions):
     """One run at work."""
 
     __slots__ = (
-        "_before", "_bodies", "_calling", "_context", "_doomed", "_doomed_calls", "_naps", "_soon_from_any",
-        "_swallowing", "_threads", "errors", "recall", "resources", "thread",
+        "_before", "_bodies", "_calling", "_context", "_doomed", "_naps", "_swallowing", "_threads", "errors", "recall",
+        "resources", "soon_from_any", "thread",
     )  # fmt: skip
 
     def __init__(self, setup: Setup) -> None:
@@ -98,9 +96,8 @@ class Runner(Sessions):
         self._context = copy_context()
         self._bodies: dict[Path, Body] = {}
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
-        self._calling: dict[Path, dict[str, AgentCall | None]] = {}  # of agents, by key; None before a worker takes it
-        self._doomed_calls: set[tuple[Path, str]] = set()  # calls that were cancelled before a worker took them
-        self._soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
+        self._calling: dict[Path, dict[str, AgentCall]] = {}  # of agents, by key
+        self.soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
         self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
         self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
         self._threads: anyio.CapacityLimiter | None = None  # made when the first sync body runs
@@ -116,11 +113,22 @@ class Runner(Sessions):
 
     def _carry_out(self, commands: list[Command]) -> None:
         for command in commands:
-            kind = type(command)
-            if kind in WORK:
-                self._push(self._groups[command.group], command)  # type: ignore[union-attr, arg-type]  # told apart by class
+            if type(command) is CallModel or type(command) is CallTool:
+                call = AgentCall(self, command)
+                self._calling.setdefault(command.path, {})[command.key] = call
+                work: Work = call
+            elif type(command) is StartBody or type(command) is AskHook:
+                work = command
+                if self._doomed:
+                    self._doomed.discard(command.path)  # what was cancelled before cannot have been this
             else:
                 self._other(command)
+                continue
+            group = self._groups[command.group]
+            self._awake += 1
+            group.ready.append(work)
+            if not group.takers:
+                self._need_worker(group)
 
     def _other(self, command: Command) -> None:
         match command:
@@ -157,16 +165,6 @@ class Runner(Sessions):
                 msg = f"{command!r} is no command"
                 raise InternalError(msg)
 
-    def _push(self, group: Group, command: Work) -> None:
-        self._awake += 1
-        if self._doomed:
-            self._doomed.discard(command.path)  # what was cancelled before cannot have been this
-        if type(command) is CallModel or type(command) is CallTool:
-            self._calling.setdefault(command.path, {})[command.key] = None
-        group.ready.append(command)
-        if not group.takers:
-            self._need_worker(group)
-
     # --- workers ---
 
     async def _take(self, group: Group, scope: anyio.CancelScope) -> bool:
@@ -174,17 +172,16 @@ class Runner(Sessions):
         ready = group.ready
         turns = 0
         while ready:
-            command = ready.popleft()
-            kind = type(command)
-            if kind is AskHook:
-                await self._ask(group, command)  # type: ignore[arg-type]  # told apart by class
-            else:
-                if kind is StartBody:
-                    await self._body(group, command, scope)  # type: ignore[arg-type]  # told apart by class
-                else:
-                    await self._call(group, command, scope)  # type: ignore[arg-type]  # told apart by class
-                if scope.cancel_called:
-                    return False
+            work = ready.popleft()
+            used = False
+            if type(work) is AgentCall:
+                used = await self._call(group, work, scope)
+            elif type(work) is StartBody:
+                used = await self._body(group, work, scope)
+            elif type(work) is AskHook:
+                await self._ask(group, work)
+            if used or self.crash is not None:
+                return False
             if self._slowing:
                 await self._slow_down()
             turns += 1
@@ -196,21 +193,23 @@ class Runner(Sessions):
         group.takers -= 1
         return True
 
-    async def _body(self, group: Group, command: StartBody, scope: anyio.CancelScope) -> None:
-        """Run one body and record what became of it."""
+    async def _body(self, group: Group, command: StartBody, scope: anyio.CancelScope) -> bool:
+        """Run one body and record what became of it; tell whether it has used up its worker's scope."""
         path = command.path
         if self._doomed and path in self._doomed:
             self._doomed.discard(path)
             await self.record(NodeReturned(path, command.turn, command.attempt, cancelled=True))
             self.awake(-1)
-            return
+            return False
         self.errors.pop(path, None)  # of an attempt that was retried
         body = self._bodies[path] = Body(self, command, scope)
         outcome, failure, waited = None, None, False
         cancelled: BaseException | None = None
+        node = command.node
+        args = (command.state, body) if node.wants_step else (command.state,)
         try:
-            if command.node.is_async:
-                over, item, around, coroutine = self._first_stretch(body, command)
+            if node.is_async:
+                over, item, around, coroutine = self._first_stretch(body, node.fn, args)
                 if over:
                     outcome = item
                 else:
@@ -220,8 +219,6 @@ class Runner(Sessions):
             else:
                 waited = True
                 self._hand_over(group)
-                node = command.node
-                args = (command.state, body) if node.wants_step else (command.state,)
                 outcome = await self._in_thread(body, lambda: node.fn(*args), node.timeout)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
             if not isinstance(error, BoundHit):  # a bound is a result, never raised
@@ -230,7 +227,7 @@ class Runner(Sessions):
         except BaseException as error:  # noqa: BLE001 - told apart there
             cancelled = await self._stopped(body, error)
             if cancelled is None:
-                return
+                return True
         group.takers += waited
         if body.memory is not None and failure is None and cancelled is None:
             await body.look_back(body.memory)
@@ -248,21 +245,23 @@ class Runner(Sessions):
                 self._asleep()
         if cancelled is not None and scope.cancel_called:
             raise cancelled
+        return body.cancelled
 
-    def _first_stretch(self, body: Body, command: StartBody) -> tuple[bool, Any, ContextVars, Coroutine[Any, Any, Any]]:
-        """Run a coroutine until it has ended (True, and what it returned) or waits (False, and for what)."""
-        node, around = command.node, self._context.copy()
-        args = (command.state, body) if node.wants_step else (command.state,)
-        coroutine = around.run(node.fn, *args)
+    def _first_stretch(
+        self, work: Body | AgentCall, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[bool, Any, ContextVars, Coroutine[Any, Any, Any]]:
+        """Run what is async until it has ended (True, and what it returned) or waits (False, and for what)."""
+        around = self._context.copy()
+        coroutine = around.run(fn, *args)
         if class_of(coroutine) is not CoroutineType:
-            coroutine = awaited(coroutine)
+            coroutine = as_coroutine(coroutine) if type(work) is AgentCall else awaited(coroutine)
         began = time.perf_counter()
         try:
             return False, around.run(coroutine.send, None), around, coroutine
         except StopIteration as stop:
             return True, stop.value, around, coroutine
         finally:
-            body.blocked = time.perf_counter() - began
+            work.blocked = time.perf_counter() - began
 
     async def _stopped(self, body: Body | AgentCall, error: BaseException) -> BaseException | None:
         """Return the cancellation of a body or a call; None when what it raised ends the run instead."""
@@ -273,8 +272,12 @@ class Runner(Sessions):
         if self.crash is not None:
             self._forget(body)
             raise error
-        if not body.cancelled and self._is_hosts(error):
+        if body.cancelled:
+            return error
+        if self._is_hosts(error):
             await self.record(CancelRequested("its host"))
+        else:
+            _forgive()
         return error
 
     def _forget(self, body: Body | AgentCall) -> None:
@@ -286,11 +289,10 @@ class Runner(Sessions):
 
     def _forget_call(self, call: AgentCall) -> None:
         call.ended = True
-        calls = self._calling.get(call.path)
-        if calls is not None:
-            calls.pop(call.key, None)
-            if not calls:
-                del self._calling[call.path]
+        calls = self._calling[call.path]
+        del calls[call.key]
+        if not calls:
+            del self._calling[call.path]
 
     async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], limit: float | None) -> Any:
         body.thread = True
@@ -320,47 +322,43 @@ class Runner(Sessions):
 
     # --- calls of agents ---
 
-    async def _call(self, group: Group, command: CallModel | CallTool, scope: anyio.CancelScope) -> None:
-        """Call a model or a tool, and record what became of it."""
-        path, key = command.path, command.key
-        call = AgentCall(self, command, scope)
-        if self._doomed_calls and (path, key) in self._doomed_calls:
-            self._doomed_calls.discard((path, key))
+    async def _call(self, group: Group, call: AgentCall, scope: anyio.CancelScope) -> bool:
+        """Call a model or a tool, and record what became of it; tell whether that has used up its worker's scope."""
+        path, key, command = call.path, call.key, call.command
+        if call.cancelled:  # before a worker took it
             self._forget_call(call)
             await self.record(EffectFinished(path, command.turn, command.attempt, key, failure=_CANCELLED))
             self.awake(-1)
-            return
-        self._calling[path][key] = call
+            return False
+        call.scope = scope
         found, failure, used, waited = None, None, None, False
         cancelled: BaseException | None = None
         try:
-            if call.is_sync:
+            if call.in_thread:
                 waited = True
                 self._hand_over(group)
                 timeout = command.tool.timeout if isinstance(command, CallTool) else None
                 found = await settled(await self._in_thread(call, call.start, timeout))
             else:
-                around = self._context.copy()
-                coroutine = as_coroutine(around.run(call.start))
-                over, item = self._stretch(call, around, coroutine)
+                over, item, around, coroutine = self._first_stretch(call, call.start, ())
                 if over:
                     found = item
                 else:
                     waited = True
                     self._hand_over(group)
                     found = await resumed(call, around, coroutine, item)
-            found, failure = call.outcome(found)
+            if type(command) is CallTool:
+                found, failure = call.told(found)
         except Exception as error:  # noqa: BLE001 - whatever a model or a tool raises is a fact
             if call.keeps_errors:
                 self.errors[path] = error
-            failure, used = failure_of(error), call.used_by(error)
+            found, failure, used = None, failure_of(error), call.used_by(error)
         except BaseException as error:  # noqa: BLE001 - told apart there
             cancelled = await self._stopped(call, error)
             if cancelled is None:
-                return
+                return True
             failure = _CANCELLED
-        if waited:
-            group.takers += 1
+        group.takers += waited
         self._forget_call(call)
         if call.cancelled or call.blocked > BLOCKED:
             await self._warn(call, cancelled)
@@ -369,30 +367,19 @@ class Runner(Sessions):
             await self.record(fact)
         else:
             self.record_now(fact)
-        self.awake(-1)
+        self._awake -= 1
+        if not self._awake and self._timers:
+            self._asleep()
         if cancelled is not None and scope.cancel_called:
             raise cancelled
-
-    @staticmethod
-    def _stretch(call: AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any]) -> tuple[bool, Any]:
-        """Run a coroutine until it has ended (True, and what it returned) or waits (False, and for what)."""
-        began = time.perf_counter()
-        try:
-            return False, around.run(coroutine.send, None)
-        except StopIteration as stop:
-            return True, stop.value
-        finally:
-            call.blocked = time.perf_counter() - began
+        return call.cancelled
 
     def _cancel_call(self, path: Path, key: str) -> None:
-        calls = self._calling.get(path, {})
-        if key not in calls:
-            return
-        call = calls[key]
+        call = self._calling.get(path, {}).get(key)
         if call is None:
-            self._doomed_calls.add((path, key))
-        else:
-            call.cancel()
+            return
+        call.cancel()
+        if call.scope is not None:
             self._swallowing[self._set_local_timer(SWALLOWED)] = call
 
     async def nap(self, seconds: float) -> None:
@@ -407,11 +394,6 @@ class Runner(Sessions):
                 self._dropped.add(timer)
                 self.awake(1)
 
-    def know_loop(self) -> None:
-        """Remember how to reach this loop from any thread."""
-        if self._soon_from_any is None:
-            self._soon_from_any = from_any_thread()
-
     def heard(self, body: Heard) -> None:
         """Let a piece of a model's reply be heard; the journal does not keep it.
 
@@ -421,8 +403,8 @@ class Runner(Sessions):
             return
         if threading.get_ident() == self.thread:
             self.say(body)
-        elif self._soon_from_any is not None:
-            self._soon_from_any(self.say, body)  # any thread at all: a provider has its own
+        elif self.soon_from_any is not None:
+            self.soon_from_any(self.say, body)  # any thread at all: a provider has its own
 
     async def _warn(self, body: Body | AgentCall, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""
@@ -558,6 +540,13 @@ class Runner(Sessions):
         """Return what remains for a visit now."""
         visit = self.fold.visits[path]
         return left_now(visit.token.frame.meter, visit.token.frame, visit.token.counters)
+
+
+def _forgive() -> None:
+    """Take back what a body has asked for that cancelled its own task: the task goes on with other bodies."""
+    task = current_task()
+    while task is not None and task.uncancel():
+        pass
 
 
 def _bound_of(error: Exception) -> tuple[str, float | None]:

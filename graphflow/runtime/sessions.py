@@ -5,7 +5,8 @@ take bodies one after the other: a body that never waits costs no task, and when
 over.
 
 The task of a session is the first worker. The host of the outermost group is a task of its own, made when something
-waits for the first time: a session in which nothing does needs no group.
+waits for the first time: a session in which nothing does needs no group. It takes bodies, too: a second one that waits
+needs no third task.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from anyio.abc import TaskGroup
 
 from graphflow.errors import StrayCancellation
 from graphflow.events import CancelRequested, Fact
-from graphflow.runtime.body import cancelled_classes, current_task
-from graphflow.runtime.commands import AskHook, CallModel, CallTool, StartBody
+from graphflow.runtime.agentcall import AgentCall
+from graphflow.runtime.backends import Signal, cancelled_classes, current_task, new_scope, new_signal, spawn
+from graphflow.runtime.commands import AskHook, StartBody
 from graphflow.runtime.recorder import TAKING_UP, Setup
 from graphflow.runtime.timekeeper import Timekeeper
 
 BURST = 32
 """How many workers are started at once at most."""
 
-Work = StartBody | AskHook | CallModel | CallTool
+Work = StartBody | AskHook | AgentCall
 
 
 class Group:
@@ -44,25 +46,25 @@ class Group:
         self.burst = 1  # how many to start at once: where bodies wait, a turn of the loop for each would be dear
         self.tasks: TaskGroup | None = None
         self.hosted = False
-        self.closed: anyio.Event | None = None  # set when the host may let go
+        self.closed: Signal | None = None  # set when the host may let go
         self.children: list[Group] = []  # to be hosted as soon as the tasks are there
 
 
 class Sessions(Timekeeper):
     """The part of a runner that hosts its tasks."""
 
-    __slots__ = ("_asking", "_first", "_groups", "_host_gone", "_host_task", "_on", "_over", "_spawn")
+    __slots__ = ("_asking", "_first", "_first_task", "_groups", "_host_gone", "_host_task", "_on", "_over")
 
     def __init__(self, setup: Setup) -> None:
         """Begin without a session."""
         super().__init__(setup)
-        self._spawn = setup.spawn
         self._groups: dict[int, Group] = {0: Group(0, None)}
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._on = False  # whether there is a session
-        self._over: anyio.Event | None = None  # set when the session has nothing left to do
+        self._over: Signal | None = None  # set when the session has nothing left to do; made when the host waits for it
+        self._first_task: Any = None  # asyncio's, of the first worker, as soon as there is a host
         self._host_task: Any = None  # asyncio's
-        self._host_gone: anyio.Event | None = None  # set when the host has ended that the first worker called
+        self._host_gone: Signal | None = None  # set when the host has ended that the first worker called
         self._first: anyio.CancelScope | None = None  # around what the first worker does
 
     # --- sessions ---
@@ -87,7 +89,7 @@ class Sessions(Timekeeper):
                 await self._begin(facts)
         finally:
             self._groups[0].takers = 0
-            self._first = self._host_gone = self._host_task = None
+            self._first = self._first_task = self._host_gone = self._host_task = None
             self._resting_since = self._clock.now()
             self._on = False
             self._tell()
@@ -110,21 +112,22 @@ class Sessions(Timekeeper):
                 await self._left_by_host(self._host_gone)
 
     @staticmethod
-    async def _left_by_host(gone: anyio.Event) -> None:
-        with anyio.CancelScope(shield=True):
-            try:
+    async def _left_by_host(gone: Signal) -> None:
+        try:
+            await gone.wait()
+        except cancelled_classes():  # the loop ends: the host hears of that too, and sees to the end of the run
+            with anyio.CancelScope(shield=True):
                 await gone.wait()
-            except cancelled_classes():  # the loop ends: the host hears of that too, and sees to the end of the run
-                await gone.wait()
-                raise
+            raise
 
     def _call_host(self) -> None:
         """See that the session has a host, before anything waits."""
         root = self._groups[0]
         if not root.hosted:
             root.hosted = True
-            self._host_gone = anyio.Event()
-            self._spawn(self._host_session, self._host_gone.set)
+            self._first_task, self._host_gone = current_task(), new_signal()
+            gone = self._host_gone
+            spawn(lambda: self._host_session(gone), gone.set)
 
     async def _slow_down(self) -> None:
         """Wait for each record from now on: the disk has become slow. What waits needs a host."""
@@ -133,18 +136,19 @@ class Sessions(Timekeeper):
             await anyio.lowlevel.checkpoint()
         self._slow, self._slowing = True, False
 
-    async def _host_session(self) -> None:
+    async def _host_session(self, gone: Signal) -> None:
         try:
             await self._be_host(())
         except cancelled_classes():
             raise
         except BaseException as error:  # noqa: BLE001 - it ends the run, and is raised there
             self._crashed(error)
+        finally:
+            gone.set()
 
     async def _be_host(self, facts: Sequence[Fact]) -> None:
-        """Keep the outermost group open until the session has nothing left to do."""
+        """Keep the outermost group open until the session has nothing left to do, and work in it meanwhile."""
         root = self._groups[0]
-        self._over = over = anyio.Event()
         self._host_task = current_task()
         try:
             async with anyio.create_task_group() as tasks:
@@ -154,11 +158,11 @@ class Sessions(Timekeeper):
                     await self.record(fact)
                 if self._stopping or self.fold.ended is not None:
                     self._finish()
-                self._take_up(root, tasks)
                 if self._timers and not self._stopping:
                     self._need_timer_task()  # those that were set before, or that the last session left
                 try:
-                    await over.wait()
+                    await self._take_up(root, tasks)
+                    await self._until_over()
                 except BaseException as error:  # whoever runs this session wants it to stop
                     await self._stop("its host", error)
                     raise
@@ -166,22 +170,30 @@ class Sessions(Timekeeper):
             root.tasks, root.hosted = None, False
             self._over = None
 
-    def _take_up(self, group: Group, tasks: TaskGroup) -> None:
-        """Start what had to wait for a group's tasks."""
+    async def _take_up(self, group: Group, tasks: TaskGroup) -> None:
+        """Start what had to wait for a group's tasks, and be a worker if one is wanted."""
         for child in group.children:
             tasks.start_soon(self._host, child)
         group.children.clear()
         if group.ready and not group.takers:
-            self._need_worker(group)
+            group.takers = 1
+            await self._work(group)
+
+    async def _until_over(self) -> None:
+        """Wait until the session has nothing left to do."""
+        if not self._stopping:
+            if self._over is None:
+                self._over = new_signal()
+            await self._over.wait()
 
     async def _stop(self, by: str, error: BaseException) -> None:
         """Cancel the run and wait for its end, whatever else is being cancelled."""
         with anyio.CancelScope(shield=True):
             if isinstance(error, Exception | KeyboardInterrupt | SystemExit):
                 self._crashed(error)
-            elif self._over is not None and not self._stopping:
+            elif not self._stopping:
                 await self.record(CancelRequested(by))
-                await self._over.wait()
+                await self._until_over()
 
     def _finish(self) -> None:
         """Let every host go: nothing runs any more."""
@@ -238,13 +250,11 @@ class Sessions(Timekeeper):
 
     async def _host(self, group: Group) -> None:
         """Keep a scope's task group open until the scope has closed."""
-        group.closed = anyio.Event()
+        group.closed = new_signal()
         try:
             async with anyio.create_task_group() as tasks:
                 group.tasks = tasks
-                group.takers += 1
-                self._take_up(group, tasks)
-                await self._work(group)
+                await self._take_up(group, tasks)
                 if group.number in self._groups and not self._stopping:
                     await group.closed.wait()
         finally:
@@ -257,7 +267,7 @@ class Sessions(Timekeeper):
         done = False
         try:
             while not done and self.crash is None:
-                with anyio.CancelScope() as scope:
+                with new_scope() as scope:
                     if first:
                         self._first = scope  # no group is around it that a crash could cancel
                     done = await self._take(group, scope)
@@ -283,8 +293,12 @@ class Sessions(Timekeeper):
             group.burst = min(2 * group.burst, BURST)
 
     def _is_hosts(self, error: BaseException) -> bool:
-        """Tell whether a cancellation is that of the task that runs this session, such as when a loop ends."""
+        """Tell whether a cancellation is that of the session, such as when a loop ends, and not a body's own.
+
+        Whoever ends a loop cancels all its tasks, the first worker and the host; a body runs in one of the two at most.
+        """
         *_, asyncios = cancelled_classes()
         if not isinstance(error, asyncios):
             return True  # trio's own: no scope of ours was cancelled
-        return self._host_task is not None and bool(self._host_task.cancelling())
+        host, first = self._host_task, self._first_task
+        return host is not None and bool(host.cancelling()) and (first is None or bool(first.cancelling()))

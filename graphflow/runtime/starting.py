@@ -15,14 +15,15 @@ import anyio.to_thread
 from graphflow.errors import RunExists, UsageError
 from graphflow.events import Before, Clock, Earlier, Journal, Listener, RunStarted
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.pricing import places_of, prices_of
+from graphflow.graphs.pricing import prices_of, readiness_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.model.thread import ThreadMessage
+from graphflow.runtime.backends import in_a_loop
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.given import check_backend, check_parts
-from graphflow.runtime.handle import Run, give_back, in_a_loop, spawn
+from graphflow.runtime.handle import Run, give_back
 from graphflow.runtime.result import Result
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def start(
         )  # fmt: skip
         setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,
-            resources=resources, redact=redact, keep=keep, spawn=spawn,
+            resources=resources, redact=redact, keep=keep,
         )  # fmt: skip
         return Run(graph, runner_of(setup), (first,))
 
@@ -144,11 +145,8 @@ async def check_models(graph: Graph[Any]) -> None:
     Raises:
         GraphflowError: if one cannot: its key is not set, or an extra is missing.
     """
-    models = {id(place.model): place.model for place in places_of(graph)}
-    for model in models.values():
-        ready: Callable[[], None] | None = getattr(model, "ready", None)
-        if ready is not None:
-            await anyio.to_thread.run_sync(ready)
+    for look in readiness_of(graph):
+        await anyio.to_thread.run_sync(look)
 
 
 def check_journal(journal: object) -> None:

@@ -33,7 +33,7 @@ from graphflow.runtime.advance import Fold
 from graphflow.runtime.checksums import ENTRY, without_checksum
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
-from graphflow.runtime.rows import Rows, Unread, same, upgraded
+from graphflow.runtime.rows import SESSIONS, Rows, Unread, same, upgraded
 
 Changed = Literal["refuse", "compatible"]
 
@@ -165,9 +165,8 @@ def fold_rows(
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
     folded = Folded(Fold(graph), first, [] if keep else None, parts=parts, fingerprint=fingerprint)
-    facts: list[Fact] = [first, *(rows.fact(run, row) for row in stored[1:])]
-    for row, fact in zip(stored, facts, strict=True):
-        _feed(folded, run, row, fact, rows)
+    facts: list[Fact] = [first, *[rows.fact(run, row) for row in stored[1:]]]
+    _feed(folded, run, stored, facts, rows)
     folded.recall.forget(folded.fold.visits)
     return folded
 
@@ -189,25 +188,31 @@ def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) ->
         raise JournalDamaged(run, row.seq, f"it is out of order: number {seq} belongs here.")
 
 
-def _feed(folded: Folded, run: str, row: Row, fact: Fact, rows: Rows) -> None:
-    check_order(run, row, fact, folded.seq, folded.at)
-    if type(fact) is EffectFinished:
-        _check_result(folded.fold, run, row, fact)
-    try:
-        decisions, commands = folded.fold.advance(fact, row.at)
-        drawn = rows.decisions(decisions)
-    except InternalError as error:
-        raise JournalMismatch(row.seq, row.decisions, str(error)) from error
-    except Exception as error:
-        raise JournalMismatch(row.seq, row.decisions, f"{type(error).__name__}: {error}") from error
-    as_written = f"{row.decisions[:-ENTRY]}]"  # of what every row has, in most of them
-    if as_written != drawn and not same(without_checksum(row.decisions), drawn):
-        raise JournalMismatch(row.seq, without_checksum(row.decisions), drawn)
-    if folded.records is not None:
-        folded.records.append(Record(row.seq, row.at, fact, tuple(decisions)))
-    folded.recall.note(fact, commands)
-    _note_error(folded, fact)
-    folded.seq, folded.at = row.seq + 1 + len(decisions), row.at
+def _feed(folded: Folded, run: str, stored: Sequence[Row], facts: Sequence[Fact], rows: Rows) -> None:
+    """Feed facts to the fold, one after the other, and hold what it decides against what is stored."""
+    fold, recall, records = folded.fold, folded.recall, folded.records
+    seq, at = 0, 0.0
+    for row, fact in zip(stored, facts, strict=True):
+        check_order(run, row, fact, seq, at)
+        if type(fact) is EffectFinished:
+            _check_result(fold, run, row, fact)
+        try:
+            decisions, commands = fold.advance(fact, row.at)
+            drawn = rows.decisions(decisions)
+        except InternalError as error:
+            raise JournalMismatch(row.seq, row.decisions, str(error)) from error
+        except Exception as error:
+            raise JournalMismatch(row.seq, row.decisions, f"{type(error).__name__}: {error}") from error
+        as_written = f"{row.decisions[:-ENTRY]}]"  # of what every row has, in most of them
+        if as_written != drawn and not same(without_checksum(row.decisions), drawn):
+            raise JournalMismatch(row.seq, without_checksum(row.decisions), drawn)
+        if records is not None:
+            records.append(Record(row.seq, row.at, fact, tuple(decisions)))
+        recall.note(fact, commands)
+        if type(fact) in _MAY_FAIL:
+            _note_error(folded.errors, fact)
+        seq, at = row.seq + 1 + len(decisions), row.at
+    folded.seq, folded.at = seq, at
 
 
 def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
@@ -219,28 +224,26 @@ def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
         raise JournalDamaged(run, row.seq, f"the result of {fact.key!r} is not what a model or a tool gives.")
 
 
-_MAY_FAIL: Final = (NodeReturned, EffectFinished, HookAnswered)
+_MAY_FAIL: Final = frozenset({NodeReturned, EffectFinished, HookAnswered})
 
 
-def _note_error(folded: Folded, fact: Fact) -> None:
+def _note_error(errors: dict[Path, BaseException], fact: Any) -> None:
     """Remember how a body failed, in case that ends the run."""
-    if not isinstance(fact, _MAY_FAIL):
-        return
     failure: Failure | None = fact.failure
     if failure is None:
-        if isinstance(fact, NodeReturned):
-            folded.errors.pop(fact.path, None)
+        if errors and type(fact) is NodeReturned:
+            errors.pop(fact.path, None)
     elif failure.error_type != "graphflow.errors.BoundHit" and failure.code == "failed":
         error = NodeFailed(path_text(fact.path), failure.error_type.rpartition(".")[2], failure.text)
         setattr(error, RECORDED, failure)
-        folded.errors[fact.path] = error
+        errors[fact.path] = error
 
 
 def _graph_of(run: str, stored: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
     """Return the fingerprint and the parts of the graph that a run last went on with."""
     fingerprint, parts = "", dict[str, str]()
     for row in stored:
-        said = Rows.said_of_graph(run, row)
+        said = Rows.said_of_graph(run, row) if row.fact.startswith(SESSIONS) else None
         if said is not None:
             fingerprint, parts = said[0], parts if said[1] is None else said[1]
     return fingerprint, parts

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, cast
+
+from pydantic import BaseModel
 
 from graphflow.events import EdgeName, Fact, Failure
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, Region, Station
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, ContextRules
-from graphflow.model.contract import Reason, Report
+from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path
-from graphflow.model.outcome import Call
 from graphflow.model.state import Message
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall
 from graphflow.nodes.agent import Agent, Deny
@@ -144,6 +145,23 @@ class Domain:
     waiting: dict[str, list[Token]] = field(default_factory=_table)
 
 
+class Rights(NamedTuple):
+    """What the agents of a frame may do, by those above it.
+
+    Attributes:
+        allowed: the tools that they may use, or None for all.
+        granted: those of them that an edge grants.
+        denies: the rules that deny calls of tools.
+    """
+
+    allowed: frozenset[str] | None = None
+    granted: frozenset[str] = frozenset()
+    denies: tuple[Deny, ...] = ()
+
+
+NO_LIMIT: Final = Rights()
+
+
 @dataclass(slots=True, eq=False)
 class Frame:
     """A delegation, a nested graph's activation, or the root."""
@@ -161,6 +179,7 @@ class Frame:
     is_node: bool = False  # a callee node of its caller's graph: no next statement is live in it
     opened: Path = ()  # for a call, the path under which it is said to open and close
     grant: Budget | None = None  # of a split account
+    rights: Rights = NO_LIMIT  # what those above it leave to its agents
     visits: dict[Any, int] = field(default_factory=_table)
     earlier: dict[Any, int] | None = None  # what of `visits` an earlier attempt has made, and accounted for
     token: Token | None = None
@@ -172,16 +191,12 @@ class Frame:
     set_aside: bool = False
     closed: bool = False
     spent: list[Any] | None = None  # what its effects and those of its frames used, for the result
-    retries: int = 0
     limit: float | None = None  # the call's `timeout=`
     timer: int | None = None
     due: float = 0.0  # when the timer fires
     left: float | None = None  # what is left of the timeout while the frame only waits for answers
     deadline: int | None = None  # the timer of its graph's `Budget(seconds=)`
     thread: ThreadLog | None = None  # made when an agent first speaks in it
-    allowed: frozenset[str] | None = None  # the tools that its agents may use, by the rights of those above it
-    granted: frozenset[str] = frozenset()  # those of them that an edge grants
-    denies: tuple[Deny, ...] = ()  # of those above it
 
 
 @dataclass(slots=True, eq=False)
@@ -228,14 +243,17 @@ class Scope:
 
 @dataclass(slots=True, eq=False)
 class CallState:
-    """One call of a batch."""
+    """One call of a batch: what is asked of whom, and what came of it."""
 
-    call: Call
+    to: str
+    brief: Brief
+    id: str  # in its batch, or ""
     edge: Edge | None
     needs: tuple[int, ...] = ()
     frame: Frame | None = None
     report: Any = None
-    updates: list[Written] = field(default_factory=_list)
+    updates: Sequence[Written] = ()
+    equal: bool = False  # whether it gets an equal share of the budget
     done: bool = False
     started: bool = False
     hop: int = 0  # which traversal of its edge it is
@@ -351,14 +369,15 @@ class Talk:
         source: the text of its path.
         log: the thread that it speaks in.
         system: its system text.
-        view: what of the thread it saw when it was entered, and what arrived.
+        messages: what of the thread it saw when it was entered, what arrived, and what it has said in settled turns.
         agent: who speaks.
         client: its model that is asked now.
         manner: how it is asked: what it is offered, what its answer must be.
+        owed: the type of the report that it owes a caller, or None.
         size: how long its next request is, in characters and a few for each message.
-        said: what this visit has said in turns that are settled, each message once.
         turn_said: what the present turn has said so far.
         wishes: the calls of the present turn, in order.
+        has_tools: whether one of them runs a tool.
         unknown: how many names in a row were wrong.
         unknown_before: how many there were when the present turn began.
         tools_run: how many tools this visit has run.
@@ -375,14 +394,15 @@ class Talk:
     source: str
     log: ThreadLog
     system: str
-    view: Thread
+    messages: Thread
     agent: Agent
     client: ModelClient
     manner: Manner
+    owed: type[BaseModel] | None
     size: int
-    said: list[ThreadMessage] = field(default_factory=_list)
     turn_said: list[ThreadMessage] = field(default_factory=_list)
     wishes: list[Wish] = field(default_factory=_list)
+    has_tools: bool = False
     unknown: int = 0
     unknown_before: int = 0
     tools_run: int = 0
@@ -390,7 +410,7 @@ class Talk:
     worked: dict[str, bool] = field(default_factory=_table)
     repairs: int = 0
     finding: str = ""
-    reports: list[Report] = field(default_factory=_list)
+    reports: tuple[Report, ...] = ()
     asked: CallModel | None = None
     model: int = 0
     moved: int = 0

@@ -19,8 +19,7 @@ class Timekeeper(Recorder):
     """The part of a runner that knows what time it is."""
 
     __slots__ = (
-        "_began", "_dropped", "_local_timer", "_rested", "_resting_since", "_timer_task", "_timers", "_timing",
-        "past",
+        "_dropped", "_local_timer", "_resting_since", "_timer_task", "_timers", "_timing", "past",
     )  # fmt: skip
 
     def __init__(self, setup: Setup) -> None:
@@ -32,16 +31,14 @@ class Timekeeper(Recorder):
         self._timer_task = False
         self._local_timer = 0
         self.past = 0.0  # the active seconds of sessions in other processes
-        self._began = 0.0
-        self._rested = 0.0
         self._resting_since: float | None = None
 
     def _go_on(self) -> None:
         """Let active time pass from now on."""
         if self._resting_since is None:
-            self._began = self._clock.now() - self.past
+            self._origin = self._clock.now() - self.past
         else:
-            self._rested += self._clock.now() - self._resting_since
+            self._origin += self._clock.now() - self._resting_since
             self._resting_since = None
 
     def _set_local_timer(self, seconds: float) -> int:
@@ -65,10 +62,6 @@ class Timekeeper(Recorder):
         if self._clock.jumps and self._timing is not None:
             self._timing.cancel()
 
-    def _active(self) -> float:
-        """Return the active seconds since the run began."""
-        return self._clock.now() - self._began - self._rested
-
     def _set_timer(self, command: SetTimer) -> None:
         heapq.heappush(self._timers, (command.at, command.limit, command.timer))
         self._need_timer_task()
@@ -86,7 +79,7 @@ class Timekeeper(Recorder):
         try:
             while self._timers and not self._stopping:
                 at, limit, timer = self._timers[0]
-                deadline = at + self._began + self._rested
+                deadline = at + self._origin
                 if timer in self._dropped:
                     self._dropped.discard(timer)
                     heapq.heappop(self._timers)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -43,15 +43,8 @@ NOTHING_SAID = ThreadMessage("user", "Begin.")
 """What an agent is told when nobody has said anything: a model needs something to answer."""
 
 
-class Entry(NamedTuple):
-    """What an agent sees, and what the record says of it."""
-
-    view: Thread
-    boundary: Boundary
-
-
-def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
-    """Return what an agent sees when it is entered, and put into its thread what is new.
+def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> tuple[Thread, Boundary]:
+    """Return what an agent sees when it is entered, and the record of it; put into its thread what is new.
 
     Raises:
         Exception: whatever a history function of the user raises.
@@ -61,8 +54,7 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     edge, token = visit.edge, visit.token
     frame = token.frame
     caller = frame.owner if frame.is_node and edge.name.kind == "delegate" else None
-    called = caller is not None
-    history: History = _policy(visit, log)
+    history: History = edge.history if edge.history is not None else _own_policy(visit, log)
     source = log
     if caller is not None:
         source = (caller.talk.log if caller.talk is not None else thread_above(caller.token)) or ThreadLog()
@@ -78,9 +70,9 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
         token.note = ""
     if crossing:
         crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
-    after = called or log.user_at == known - 1  # what was asked comes behind what was said before it
-    given = callable(history) and not called  # a function says itself what crosses; a callee's looks at its caller
+    given = caller is None and callable(history)  # a function says itself what crosses; a callee's looks at its caller
     if log.user is None or crossing or positions or arrived or given:
+        after = caller is not None or log.user_at == known - 1  # what was asked comes behind what was said before it
         view = _put_together(log, crossing, arrived, after=after, given=given)
         crossed = [*positions]
         if source is log and log.user_at not in crossed and _holds(view, log.user):
@@ -89,7 +81,7 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> Entry:
     else:  # it sees what it is asked, and nothing else
         view, ranges = (log.user,), (((log.user_at, log.user_at),) if source is log else ())
     size = sum(map(size_of, view))
-    return Entry(view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted))
+    return view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted)
 
 
 def _shortened(message: ThreadMessage) -> ThreadMessage:
@@ -105,11 +97,9 @@ def _left_out(size: int) -> str:
     return json.dumps({"left out": f"{size} characters"})
 
 
-def _policy(visit: Visit, log: ThreadLog) -> History:
-    """Return the policy of the edge; where it has none, that of the agent, who by default knows its own chat."""
+def _own_policy(visit: Visit, log: ThreadLog) -> History:
+    """Return the policy of an agent where the edge has none; by default it knows its own chat."""
     edge, node = visit.edge, visit.station.node
-    if edge.history is not None:
-        return edge.history
     assert isinstance(node, Agent)  # noqa: S101 - only agents have views
     if node.history is not None:
         return node.history
@@ -186,12 +176,12 @@ def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
 
 def _greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
-    briefs = [message.value for message in visit.inbox if isinstance(message.value, Brief)]
-    brief = briefs[0] if briefs else None
     frame = visit.token.frame
     asker = _asker(frame)
-    if brief is not None:
-        message = spoken("user", data("brief", asker, brief_text(brief)), source=asker)
+    for arrived in visit.inbox:
+        if isinstance(arrived.value, Brief):
+            message = spoken("user", data("brief", asker, brief_text(arrived.value)), (), "", False, asker)  # noqa: FBT003 - as the fields
+            break
     else:
         text = question_of(visit.token.context)
         if not text:
@@ -237,8 +227,13 @@ def _asker(frame: Frame) -> str:
 
 def brief_text(brief: BaseModel) -> str:
     """Write a brief for its reader, a line for each field that says something."""
-    said = [item for item in brief.__dict__.items() if item[1] not in (None, "", ())]
-    return "\n".join([f"{name}: {value if isinstance(value, str) else _joined(value)}" for name, value in said])
+    return "\n".join(
+        [
+            f"{name}: {value if isinstance(value, str) else _joined(value)}"
+            for name, value in brief.__dict__.items()
+            if value not in (None, "", ())
+        ]
+    )
 
 
 def _joined(value: Any) -> str:

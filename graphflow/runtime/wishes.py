@@ -13,10 +13,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from graphflow.errors import UnknownTarget, UnknownTool
 from graphflow.events import EffectFinished, Failure
 from graphflow.model.budget import Budget
-from graphflow.model.contract import Approval, Brief, Reason
+from graphflow.model.contract import Approval, Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import path_text
-from graphflow.model.outcome import Call
 from graphflow.model.thread import ThreadMessage, ToolCall, capped, evened, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.client import ModelRequest, Price
@@ -80,12 +79,9 @@ class Wishes(Core):
         node, manner = talk.agent, talk.manner
         if node.timeout is not None:
             self.time_turn(visit)
-        if wanted[USD] is SOMETHING:
-            wanted = (*wanted[:USD], 0)
-        tokens, usd = int(wanted[TOKENS]), wanted[USD]
-        cost = Budget.checked(None, 1, None, None, tokens, Decimal(usd) if usd else None)
-        self.start_effect(visit, "model", "model", wanted, cost)
-        messages, schema = (*talk.view, *talk.said), manner.schema
+        usd = wanted[USD]
+        self.start_model_call(visit, int(wanted[TOKENS]), 0 if usd is SOMETHING else usd)
+        messages, schema = talk.messages, manner.schema
         if not manner.native:
             gone = used_up(visit)
             messages, schema = asked_in_json(messages, manner, gone), manner.schema_without(gone)
@@ -93,19 +89,20 @@ class Wishes(Core):
             node.name, talk.source, visit.turn, talk.system, messages, manner.specs, schema, max_tokens,
             "native" if manner.native else "json",
         )  # fmt: skip
-        group = group_of(visit.token)
         again = may_retry(visit) and visit.token.frame.meter.refusing(ONE_MORE) is None
-        talk.asked = CallModel(visit.path, visit.turn, visit.attempt, "model", talk.client, request, group, again)
+        talk.asked = CallModel(
+            visit.path, visit.turn, visit.attempt, "model", talk.client, request, group_of(visit.token), again
+        )
         self.with_slot(visit, talk.asked)
 
     def _wanted(self, visit: Visit) -> tuple[Amounts, int]:
         """Return what a call of the model may cost at most, and how many tokens it may write for that."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        reads = _estimate(talk)
+        reads, writes = _estimate(talk), talk.agent.max_tokens
         price = self.price_of(visit)
-        writes = talk.agent.max_tokens
-        meter: Meter | None = visit.token.frame.meter
+        account = visit.token.frame.meter
+        meter: Meter | None = account
         while meter is not None:
             tokens = meter.granted[TOKENS]
             if tokens is not None and tokens - meter.spent[TOKENS] - meter.reserved[TOKENS] < reads + writes:
@@ -115,23 +112,15 @@ class Wishes(Core):
                 writes = min(writes, int(money / price.output))
             meter = meter.above
         writes = max(writes, 1)
-        return self._cost(visit, price, reads, writes), writes
+        usd = _money(account, price, reads, writes) if price is not None or account.money else 0
+        return (0, 1, 0, 0, reads + writes, usd), writes
 
     def _least(self, visit: Visit) -> Amounts:
         """Return what a call of the model needs at the least: what it waits for, since more is clamped."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has been entered
-        return self._cost(visit, self.price_of(visit), _estimate(talk), 1)
-
-    @staticmethod
-    def _cost(visit: Visit, price: Price | None, reads: int, writes: int) -> Amounts:
-        usd: Amount = 0 if price is None else reads * price.input + writes * price.output
-        meter: Meter | None = None if usd else visit.token.frame.meter
-        while meter is not None:
-            if meter.granted[USD] is not None and meter.spent[USD] > 0:
-                usd = SOMETHING  # models here cost money, and this one does not say how much
-            meter = meter.above
-        return (0, 1, 0, 0, reads + writes, usd)
+        reads = _estimate(talk)
+        return (0, 1, 0, 0, reads + 1, _money(visit.token.frame.meter, self.price_of(visit), reads, 1))
 
     def _at_hand(self, meter: Meter, dimension: int) -> Any:
         """Return what of a dimension is free, or is held by effects that are in flight."""
@@ -159,11 +148,14 @@ class Wishes(Core):
         """Read the calls of a reply; return the failure of too many wrong names in a row."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
+        talk.has_tools = False
         for position, call in enumerate(calls):
             offer = talk.manner.offers.get(call.name)
             talk.unknown = talk.unknown + 1 if offer is None else 0
             wish = self._unknown(visit, call) if offer is None else self._known(call, offer)
             wish.position = position
+            if wish.kind == "tool":
+                talk.has_tools = True
             talk.wishes.append(wish)
             if talk.unknown >= WRONG_NAMES:
                 return self._too_many_wrong_names(visit, call)
@@ -231,7 +223,7 @@ class Wishes(Core):
         for wish in talk.wishes:
             if wish.kind == "tool" and not wish.needs_person and not getattr(wish.tool, "sequential", False):
                 self.start_tool(visit, wish)
-        asks = [_call_of(wish) for wish in talk.wishes if wish.kind == "ask"]
+        asks = [wish for wish in talk.wishes if wish.kind == "ask"]
         if asks:
             self.ask_team(visit, asks)
 
@@ -385,7 +377,7 @@ class Wishes(Core):
         """Say why a rule denies a tool call; "" if none does."""
         node, tool = visit.station.node, wish.tool
         assert isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
-        denies = (*visit.token.frame.denies, *(() if node.deny is None else (node.deny,)))
+        denies = (*visit.token.frame.rights.denies, *(() if node.deny is None else (node.deny,)))
         for deny in denies:
             try:
                 why = deny(tool.name, FrozenDict(tool.arguments(wish.written)))  # its own: it could change them
@@ -520,12 +512,6 @@ def _answered(call: ToolCall, text: str) -> Wish:
     return wish
 
 
-def _call_of(wish: Wish) -> Call:
-    brief: Brief = wish.arguments["brief"]
-    assert wish.edge is not None  # noqa: S101 - a delegation has one
-    return Call(str(wish.edge.target), brief, id=wish.call.id)
-
-
 def _wish_of(talk: Talk, key: str) -> Wish | None:
     """Return the call of a tool that has a key; None for the call of the model."""
     return None if key == "model" else talk.wishes[int(key.partition(".")[0])]
@@ -557,6 +543,16 @@ def _edited(wish: Wish, changes: Mapping[str, Any]) -> str:
     """Return the arguments of a call as JSON, with what a person changes."""
     given: Any = json.loads(wish.call.arguments) if wish.call.arguments.strip() else {}
     return json.dumps({**given, **changes}, default=_thaw, ensure_ascii=False)
+
+
+def _money(meter: Meter, price: Price | None, reads: int, writes: int) -> Amount:
+    """Return what a call costs; `SOMETHING` where models cost money, and this one does not say how much."""
+    usd: Amount = 0 if price is None else reads * price.input + writes * price.output
+    if not usd and meter.money:
+        for one in meter.chain():
+            if one.granted[USD] is not None and one.spent[USD] > 0:
+                return SOMETHING
+    return usd
 
 
 def _estimate(talk: Talk) -> int:
