@@ -277,6 +277,7 @@ def test_what_is_stored_is_read_without_key_or_server(
         "name": "openai:gpt-5",
         "base_url": server.base_url,
         "decision": decision,
+        "timeout": None,
     }
 
 
@@ -319,6 +320,10 @@ def test_a_run_on_a_provider_becomes_a_test_that_asks_nobody(
         ),
         pytest.param(("--model", "openai:x", "--base-url", "http://[::/v1?key=hush"), "would be stored", id="query"),
         pytest.param(("--model", "openai:x", "--decision", "maybe"), "--decision", id="no decision"),
+        pytest.param(("--timeout", "9"), "--timeout 9: of which model? Add --model openai:NAME", id="timeout alone"),
+        pytest.param(("--model", "openai:x", "--timeout", "0"), "--timeout 0: a number of seconds", id="no seconds"),
+        pytest.param(("--model", "openai:x", "--timeout", "inf"), "--timeout inf: a number of", id="no end"),
+        pytest.param(("--model", "openai:x", "--timeout", "soon"), "--timeout", id="no number"),
     ],
 )
 def test_bad_use_is_told_in_few_lines(words: tuple[str, ...], told: str, place: Path, capsys: Printed) -> None:
@@ -363,6 +368,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: Print
         Asked("openai:gpt-5"),
         Asked("openai:small", "http://127.0.0.1:8080/v1", "json"),
         Asked("anthropic:claude-sonnet-5", None, "native"),
+        Asked("openai:small", None, "auto", 300.0),
     ],
 )
 def test_a_note_comes_back(asked: Asked | None, place: Path) -> None:
@@ -372,6 +378,30 @@ def test_a_note_comes_back(asked: Asked | None, place: Path) -> None:
     targets.note("one", Noted("package.module:graph", None, asked))
 
     assert targets.of("one") == Noted("package.module:graph", None, asked)
+
+
+def test_a_timeout_that_is_none_is_passed_over(place: Path) -> None:
+    """The rest of the note counts."""
+    file = place / "targets.json"
+    for wrong in (0, -1, "long", True, None):
+        model = {"name": "a:b", "timeout": wrong}
+        file.write_text(json.dumps({"one": {"module": "package.module", "model": model}}), "utf-8")
+
+        assert Targets(file).of("one") == Noted("package.module", None, Asked("a:b"))
+
+
+def test_a_request_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
+    """After as many seconds as the command line says, which is noted."""
+    with ModelServer(Say("late", breaks="hang")) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", server.key)
+        words = ["--model", "openai:small", "--base-url", server.base_url, "--timeout", "0.2"]
+        ended = main(["run", DESK, *words])
+    shown = main(["runs", "show", "last"])
+
+    out, err = capsys.readouterr()
+    assert (ended, shown) == (1, 0)
+    assert "ModelUnavailable" in err
+    assert f"model openai:small at {server.base_url}, at most 0.2 s a request" in out
 
 
 @pytest.mark.parametrize(
@@ -410,6 +440,9 @@ def test_an_address_with_a_password_in_the_environment_is_not_noted(
         (ModelWords("d:e", None, "native"), Asked("a:b", "http://c", "json"), Asked("d:e", None, "native")),
         (ModelWords(None, "http://f"), Asked("a:b", "http://c"), Asked("a:b", "http://f")),
         (ModelWords(None, None, "json"), Asked("a:b", "http://c"), Asked("a:b", "http://c", "json")),
+        (ModelWords(timeout=9), Asked("a:b", "http://c"), Asked("a:b", "http://c", "auto", 9)),
+        (ModelWords(), Asked("a:b", None, "auto", 9), Asked("a:b", None, "auto", 9)),
+        (ModelWords("d:e"), Asked("a:b", None, "auto", 9), Asked("d:e")),
     ],
 )
 def test_words_stand_over_what_is_noted(words: ModelWords, before: Asked | None, meant: Asked | None) -> None:

@@ -533,9 +533,11 @@ async def test_rows_of_another_shape_are_damage(postgres: Postgres, schema: str,
     await store(journal, "run", range(2))
     await server(postgres, f"ALTER TABLE {quoted(schema)}.rows ALTER at TYPE text")
 
-    for call in (journal.read("run"), journal.runs()):
-        with pytest.raises(JournalDamaged, match=r"record 0 .*its columns are str, str, str"):
-            await call
+    with pytest.raises(JournalDamaged, match=r"record 0 .*its columns are str, str, str"):
+        await journal.read("run")
+    (found,) = await journal.runs()
+    assert (found.run, found.rows) == ("run", 2)
+    assert found.damaged.startswith("record 0: its columns are str, str, str")
 
 
 # --- formats ---------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from graphflow.cli.options import (
     Json,
     MaxDepth,
     Model,
+    ModelTimeout,
     Quiet,
     RunArgument,
     RunId,
@@ -96,6 +97,7 @@ def run(
     model: Model = None,
     base_url: BaseUrl = None,
     decision: Decision = None,
+    timeout: ModelTimeout = None,
     max_parallel: Annotated[
         int | None, typer.Option("--max-parallel", metavar="N", min=1, help="Run at most N bodies at once.")
     ] = None,
@@ -122,7 +124,7 @@ def run(
 
     options = RunOptions(
         target, input, tuple(sets or ()), tuple(budget or ()), max_depth,
-        ModelWords(model, base_url, decision), max_parallel, run_id,
+        ModelWords(model, base_url, decision, timeout), max_parallel, run_id,
         None if no_store else StoreOptions(db, fsync),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback),
     )  # fmt: skip
@@ -142,6 +144,7 @@ def resume(
     model: Model = None,
     base_url: BaseUrl = None,
     decision: Decision = None,
+    timeout: ModelTimeout = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -159,8 +162,8 @@ def resume(
 
     return _again(
         _stored(
-            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision)), changed, secrets=secrets, db=db,
-            fsync=fsync,
+            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision, timeout)), changed,
+            secrets=secrets, db=db, fsync=fsync,
         ),
         tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), None,
@@ -182,6 +185,7 @@ def fork(
     model: Model = None,
     base_url: BaseUrl = None,
     decision: Decision = None,
+    timeout: ModelTimeout = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -199,8 +203,8 @@ def fork(
 
     return _again(
         _stored(
-            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision)), changed, secrets=secrets, db=db,
-            fsync=fsync,
+            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision, timeout)), changed,
+            secrets=secrets, db=db, fsync=fsync,
         ),
         tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), Branch(at, run_id),

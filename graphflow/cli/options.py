@@ -48,6 +48,15 @@ Decision = Annotated[
         "which small models need.  [default: auto, what is known of the model]",
     ),
 ]
+ModelTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="SECONDS",
+        help="The most seconds that one request to --model may take: a small model on one machine may need many.  "
+        "[default: 120]",
+    ),
+]
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="The id of a stored run, the beginning of one, or `last`.")
 ]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, cast, get_args
 
@@ -88,8 +89,7 @@ class Targets:
         if noted.max_depth is not None:
             entry["max_depth"] = noted.max_depth
         if noted.model is not None:
-            said = {"name": noted.model.name, "base_url": noted.model.base_url, "decision": noted.model.decision}
-            entry["model"] = {key: value for key, value in said.items() if value not in {None, "auto"}}
+            entry["model"] = {key: value for key, value in asdict(noted.model).items() if value not in {None, "auto"}}
         if self._read().get(run) != entry:
             self._change(lambda notes: {**notes, run: entry})
 
@@ -190,7 +190,9 @@ def _model(found: object) -> Asked | None:
     entry = cast("Notes", found)
     name, base_url, decision = entry.get("name"), entry.get("base_url"), entry.get("decision", "auto")
     known = isinstance(name, str) and isinstance(base_url, str | None) and decision in get_args(DecisionWord)
-    return Asked(cast("str", name), base_url, decision) if known else None
+    timeout = entry.get("timeout")
+    usable = isinstance(timeout, int | float) and not isinstance(timeout, bool) and 0 < timeout < math.inf
+    return Asked(cast("str", name), base_url, decision, timeout if usable else None) if known else None
 
 
 def required(targets: Targets, run: str, words: GraphWords) -> Noted:

@@ -19,7 +19,7 @@ from graphflow.persistence.storing import (
     left_in_thread,
     new_epoch,
     released,
-    rows_of,
+    rows_from,
     stored_run,
     taken_in_thread,
 )
@@ -152,7 +152,7 @@ class PostgresJournal:
     def _read(self, run: str, after: int) -> Sequence[Row]:
         with self._store.use() as connection:
             found = self._store.execute(connection, _READ, digest(run), after).fetchall()
-        return rows_of(run, found)
+        return rows_from(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         with self._store.use() as connection:

@@ -26,7 +26,7 @@ from graphflow.persistence.storing import (
     new_epoch,
     not_text,
     released,
-    rows_of,
+    rows_from,
     stored_run,
     taken_in_thread,
 )
@@ -214,7 +214,7 @@ class SqliteJournal:
                     raise
                 with any_text(cursor):
                     found = cursor.execute(_READ, (run, after)).fetchall()
-        return rows_of(run, found)
+        return rows_from(run, found)
 
     def _runs(self) -> Sequence[StoredRun]:
         if not self._there():

@@ -152,23 +152,6 @@ def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -
     raise JournalDamaged(run, seq, f"its columns are {kinds} instead of float, str, str{hint}.")
 
 
-def rows_of(run: str, found: Sequence[tuple[Any, ...]]) -> tuple[Row, ...]:
-    """Return the stored rows of a run; only their shape is checked.
-
-    Raises:
-        JournalDamaged: if a column does not hold what it must; it has the rows before that one.
-    """
-    if [set(map(type, column)) for column in zip(*found, strict=True)] == _COLUMNS:
-        return tuple(starmap(Row, found))  # at once: each is what it must be
-    rows: list[Row] = []
-    try:
-        for seq, at, fact, decisions in found:
-            rows.append(row_of(run, seq, at, fact, decisions))
-    except JournalDamaged as error:
-        raise JournalDamaged(run, error.seq, error.what, rows) from error
-    return tuple(rows)
-
-
 def stored_run(run: str, rows: int, first: Sequence[object], last: Sequence[object]) -> StoredRun:
     """Return what a journal knows of a run, from the columns of its first and its last row.
 
@@ -187,6 +170,23 @@ def damaged_run(run: str, rows: int, what: str) -> StoredRun:
 
 
 _NO_ROW: Final = Row(0, 0.0, "[]", "[]")
+
+
+def rows_from(run: str, found: Sequence[tuple[Any, ...]]) -> Sequence[Row]:
+    """Return stored rows, as `row_of` returns each of them.
+
+    Raises:
+        JournalDamaged: if a column of one does not hold what it must; it has the rows before that one.
+    """
+    kinds = [set(map(type, column)) for column in zip(*found, strict=True)]
+    if kinds == _COLUMNS:
+        return tuple(starmap(Row, found))
+    rows: list[Row] = []
+    try:
+        rows.extend(row_of(run, *columns) for columns in found)  # those before one that raises stay in it
+    except JournalDamaged as error:
+        raise JournalDamaged(run, error.seq, error.what, rows) from error
+    return tuple(rows)
 
 
 _COLUMNS: Final[list[set[type]]] = [{int}, {float}, {str}, {str}]
