@@ -58,6 +58,7 @@ PICTURES: Final = {
     "strategy_random.svg": Picture("examples/strategies/random_draw.py", "graph"),
     "strategy_plan_execute.svg": Picture("examples/strategies/plan_execute.py", "graph"),
     "strategy_manual.svg": Picture("examples/strategies/manual.py", "graph"),
+    "strategy_chaired.svg": Picture("examples/strategies/manual.py", "chaired"),
     "team_hierarchy.svg": Picture("docs/teams.md", "company"),
     "team_orchestrator.svg": Picture("docs/teams.md", "audit"),
 }

@@ -78,6 +78,11 @@ def is_added(node: Node[Any] | None) -> bool:
     return isinstance(node, FunctionNode) and str(getattr(node.fn, "__module__", "")).startswith(HOME)
 
 
+def asks_person(node: Node[Any] | None) -> bool:
+    """Tell whether a node that a ready-made team has added asks a person, as the floor of `manual` without `decide`."""
+    return isinstance(node, FunctionNode) and is_added(node) and getattr(node.fn, "asks_person", False) is True
+
+
 def team_graph(
     name: str, chains: Sequence[Chain[Any]], context: type[K], options: Options, max_handoffs: int | None = None
 ) -> Graph[K]:

@@ -175,6 +175,11 @@ class Directed(_Next):
 
     decide: Decide | None
 
+    @property
+    def asks_person(self) -> bool:
+        """Whether a person is asked."""
+        return self.decide is None
+
     async def __call__(self, state: State[Conversation]) -> Done | Pause:
         """Say to whom the floor goes, or end the conversation.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -86,6 +87,8 @@ class _Writer:
         self.nodes = drawing.nodes_by_graph()
         self.edges = drawing.edges_by_graph()
         self.stacked = stacked(drawing)
+        ways = Counter(edge.target for edge in drawing.edges)
+        self.ends = {graph.end for graph in drawing.graphs if ways[graph.end] > 1}
 
     def lines(self) -> Iterator[str]:
         yield _HEADER.rstrip()
@@ -172,12 +175,16 @@ class _Writer:
                 facts = (f"×{taken:,}", *facts)
             else:
                 line, text = NOT_TAKEN
-        words = [f"&#160;{_font(words, text)}" for words in flowed(facts, EDGE_WIDTH)]
+        # Space on both sides: graphviz lets labels and lines side by side come as near as their edges.
+        words = [f"&#160;{_font(words, text)}&#160;" for words in flowed(facts, EDGE_WIDTH)]
         label = f" label=<{'<BR/>'.join(words)}>" if words else ""
         loops = edge.out_of is not None and edge.out_of == edge.into
         tail = f" ltail=cluster_{edge.out_of}" if edge.out_of is not None and not loops else ""
-        head = f" minlen=2 lhead=cluster_{edge.into}" if edge.into is not None and not loops else ""
-        return f'{edge.source} -> {edge.target} [{look.dot} color="{line}"{tail}{head}{label}]'
+        head = f" lhead=cluster_{edge.into}" if edge.into is not None and not loops else ""
+        # A graph begins with its name. And an END to which several ways lead stands below its neighbours: graphviz
+        # keeps labels apart from nodes, but not from a line that has to get past them to the row of their nodes.
+        lower = " minlen=2" if head or (label and edge.target in self.ends) else ""
+        return f'{edge.source} -> {edge.target} [{look.dot} color="{line}"{lower}{tail}{head}{label}]'
 
     def _look(self, place: str) -> NodeLook | None:
         return None if self.overlay is None else STANDING_LOOKS[self.overlay.standing(place)]

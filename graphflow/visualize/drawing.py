@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from graphflow.events import EdgeName
+from graphflow.graphs.building import asks_person
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, NextOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import look_at
@@ -232,7 +233,8 @@ class _Pen:
         if recursive:
             self.nodes.append(DrawnNode(made, "recursion", station.name, graph, ("as drawn around it",)))
         else:
-            self.nodes.append(DrawnNode(made, station.node.kind, station.name, graph, node_facts(station)))
+            kind = "human" if asks_person(station.node) else station.node.kind
+            self.nodes.append(DrawnNode(made, kind, station.name, graph, node_facts(station)))
         return _Place(made, made)
 
     def _edges(self, compiled: Compiled, graph: str, places: dict[Key, _Place]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from graphflow.graphs.agents import type_name
+from graphflow.graphs.building import asks_person
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
@@ -64,6 +65,7 @@ def node_facts(station: Station) -> tuple[str, ...]:
     if isinstance(node, Join):
         words += [f"waits for {node.policy}"] * (node.policy.kind != "all")
         words += ["cancels the others"] * (node.losers == "cancel")
+    words += ["asks a person"] * asks_person(node)
     words += _bounds(node)
     words += _of_agent(node) if isinstance(node, Agent) else []
     words += ["gate"] * (node.gate and not isinstance(node, Human))
