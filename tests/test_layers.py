@@ -14,7 +14,7 @@ from tests.support import PACKAGE, ROOT
 # From the lowest to the highest; the layers of one line are siblings, which do not see each other.
 # `graphflow` itself is graphflow/__init__.py, which gathers the public names for users and the command line.
 ORDER: Final = (
-    ("errors",),
+    ("errors", "early"),
     ("model",),
     ("events",),
     ("nodes",),
