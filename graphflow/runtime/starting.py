@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from graphflow.errors import RunExists, UsageError
-from graphflow.events import Before, Clock, Earlier, Journal, Listener, RunStarted
+from graphflow.events import EDITION, Before, Clock, Earlier, Journal, Listener, RunStarted
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.pricing import prices_of, readiness_of
 from graphflow.model.budget import ADDITIVE, Budget
@@ -83,7 +83,7 @@ def start(
         first = RunStarted(
             chosen, graph.name, "" if made is None else made.fingerprint, context, _merged(graph.budget, budget),
             max_parallel, before is not None, time.time(), earlier, parts=None if made is None else made.parts,
-            prices=prices,
+            prices=prices, edition=EDITION,
         )  # fmt: skip
         setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,

@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint
 
 from graphflow.errors import BoundHit, EffectKeyRequired
 from graphflow.events import (
+    EDITION,
     AnswerGiven,
     BudgetAdded,
     CancelRequested,
@@ -196,7 +197,15 @@ class Driver:
         world = self.world
         self.give(
             RunStarted(
-                "run", self.graph.name, "", context, world.budget, world.max_parallel, world.hook is not None, 0.0
+                "run",
+                self.graph.name,
+                "",
+                context,
+                world.budget,
+                world.max_parallel,
+                world.hook is not None,
+                0.0,
+                edition=EDITION,
             )
         )
         return self.go_on()

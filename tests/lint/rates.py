@@ -17,9 +17,10 @@ from tests.lint.seeds import BAD, GOOD
 SHOWN_IN_CORPUS: Final = {
     "chat_forked": ("bound-for-an-end",),
     "chat_waiting": ("bound-for-an-end",),
+    "refused": ("unused-report",),
     "support_desk_exhausted": ("bound-for-an-end",),
 }
-"""What stored runs of the corpus really show: they were made to end at a bound."""
+"""What stored runs of the corpus really show: they were made to end at a bound, or to be refused."""
 
 
 class Rate(NamedTuple):
