@@ -277,7 +277,6 @@ def test_one_report_for_each_delegation(seed: int) -> None:
         assert len(found) == 1 or (not found and not ended)
         if found == [None]:  # it was cancelled, and the caller does not wait for it
             assert path[:-1] in gave_up
-            assert ends.get(path, "cancelled") == "cancelled"
         else:
             assert all(isinstance(report, BaseModel) for report in found)
 
