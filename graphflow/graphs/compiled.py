@@ -170,12 +170,14 @@ class Compiled:
         start: the statement of START, or None.
         stations: the nodes by name.
         escalate: the implied edge to the escalate node, or None.
+        speaks: whether an agent is somewhere in it; None before somebody has asked.
     """
 
     graph: Graph[Any]
     start: Out | None
     stations: dict[str, Station]
     escalate: Edge | None
+    speaks: bool | None = field(default=None, repr=False)
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge of the graph, those of START first."""
