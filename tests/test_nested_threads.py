@@ -38,7 +38,7 @@ from graphflow import (
     tool,
     when,
 )
-from graphflow.events import Boundary, Event
+from graphflow.events import Boundary, Event, RunStarted
 from graphflow.model.thread import History, Thread
 from graphflow.testing import ScriptedModel, call
 
@@ -328,33 +328,72 @@ async def test_strategies_hand_over_to_graphs_with_history() -> None:
     assert texts(model) == HANDED
 
 
+def looks_then_hands_over(request: ModelRequest) -> ToolCall:
+    """Do what has not been done, whichever process does it."""
+    return call("look") if len(request.messages) == 1 else call("transfer_to_team", note="NOTE")
+
+
+def again(history: History, model: ScriptedModel) -> Graph[Talk]:
+    """The graph of `handing`, whose model can be asked from anywhere on."""
+    t = Agent("t", model=ScriptedModel(looks_then_hands_over, looks_then_hands_over), tools=[LOOK])
+    team = team_of(model)
+    handed = t.hands_off(team, max_hops=1, history=history)
+    return Graph("g", START >> t >> END, handed, team >> END, context=Talk, budget=SMALL)
+
+
+async def cut(journal: MemoryJournal, count: int) -> MemoryJournal:
+    """Return a journal that was broken off after some rows."""
+    made = MemoryJournal()
+    writer = await made.claim("r")
+    for row in (await journal.read("r"))[:count]:
+        await writer.append(row)
+    await writer.release()
+    return made
+
+
 async def test_a_stored_run_goes_on_with_what_crossed() -> None:
     """Taken up from each of its rows, and replayed, it decides the same."""
-
-    def looks_then_hands_over(request: ModelRequest) -> ToolCall:
-        return call("look") if len(request.messages) == 1 else call("transfer_to_team", note="NOTE")
-
-    def made() -> Graph[Talk]:
-        t = Agent("t", model=ScriptedModel(looks_then_hands_over, looks_then_hands_over), tools=[LOOK])
-        team = team_of(ScriptedModel("X"))
-        handed = t.hands_off(team, max_hops=1, history="full")
-        return Graph("g", START >> t >> END, handed, team >> END, context=Talk, budget=SMALL)
-
     journal = MemoryJournal()
-    first = await run(made(), Talk(text="q"), journal=journal, run_id="r")
+    first = await run(again("full", ScriptedModel("X")), Talk(text="q"), journal=journal, run_id="r")
     rows = await journal.read("r")
 
-    played = await replay(made(), "r", journal=journal)
+    played = await replay(again("full", ScriptedModel()), "r", journal=journal)
 
     assert (played.thread, played.active) == (first.thread, first.active)
     for count in range(1, len(rows)):
-        cut = MemoryJournal()
-        writer = await cut.claim("r")
-        for row in rows[:count]:
-            await writer.append(row)
-        await writer.release()
-        again = await resume(made(), "r", journal=cut)
-        assert again.thread == first.thread
+        result = await resume(again("full", ScriptedModel("X")), "r", journal=await cut(journal, count))
+        assert result.thread == first.thread
+
+
+async def test_a_run_that_began_without_views_goes_on_without() -> None:
+    """What a run says when it starts holds to its end: one that was stored before graphs had views has none."""
+    journal = MemoryJournal()
+    await run(again("note", ScriptedModel("X")), Talk(text="q"), journal=journal, run_id="r")
+    model = ScriptedModel("X")
+    rows = await journal.read("r")
+
+    result = await resume(again("full", model), "r", journal=await cut(journal, len(rows) - 2), changed="compatible")
+
+    assert result.output == "X"
+    assert texts(model) == ["q", '<message from="t">\nNOTE\n</message>']
+
+
+async def test_only_runs_that_need_it_say_that_graphs_have_views() -> None:
+    """The first row of any other run is what it was, to the letter."""
+    said_so: list[bool] = []
+    chat = Graph("chat", START >> team_of(ScriptedModel("1", "2")) >> END, context=Talk, budget=SMALL)
+    inside = Graph("g", START >> handing(team_of(ScriptedModel("X")), "full") >> END, context=Talk, budget=SMALL)
+
+    def began(event: Event) -> None:
+        if isinstance(event.body, RunStarted):
+            said_so.append(event.body.views)
+
+    await run(handing(team_of(ScriptedModel("X")), "note"), Talk(text="q"), listeners=[began])
+    await run(inside, Talk(text="q"), listeners=[began])
+    first = await run(chat, Talk(text="q"), listeners=[began])
+    await run(chat, Talk(text="q"), listeners=[began], after=first)
+
+    assert said_so == [False, True, False, True]
 
 
 # --- the answer of a run ---------------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ class Frames(Core):
             self.attempt_failed(visit, self.trouble("failed", error, visit.path))
             return
         try:
-            begun = begun_with(visit, graph, shared=shared)
+            begun = begun_with(visit, graph, shared=shared) if self.views else None
         except Exception as error:  # noqa: BLE001 - a user's history= may raise anything
             trouble = self.trouble("failed", error, visit.path)
             self.attempt_failed(visit, trouble.saying(f"history= of {graph.name!r} raised: {trouble.reason.text}"))

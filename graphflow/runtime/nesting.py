@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphflow.events import Boundary
-from graphflow.graphs.compiled import Compiled, Station
+from graphflow.graphs.compiled import Compiled, Station, out_edges
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import question_of
 from graphflow.model.contract import Report
@@ -32,6 +32,24 @@ from graphflow.runtime.views import (
     put_together,
     ranges_of,
 )
+
+
+def has_views(tables: Compiled, *, chat: bool) -> bool:
+    """Tell whether more than what arrives can cross to a graph in a graph, or does as the next message of a chat.
+
+    A run says so when it starts: one that was stored before graphs had views goes on without.
+    """
+    if chat:
+        first = [tables.stations[edge.target].node for edge in out_edges(tables.start) if isinstance(edge.target, str)]
+        if any(isinstance(node, Graph) and node.enter is None for node in first):
+            return True
+    if tables.views is None:
+        inner = {name: found for name, station in tables.stations.items() if (found := _tables(station)) is not None}
+        tables.views = any(
+            edge.history not in (None, "note") and edge.target in inner for edge in tables.edges()
+        ) or any(has_views(found, chat=False) for found in inner.values())
+    return tables.views
+
 
 # --- with what a nested graph begins ---------------------------------------------------------------------------------
 
