@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,21 +14,28 @@ from graphflow.model.cutting import SHORT, most, shown_within, within
 from graphflow.model.thread import shown
 from tests.support import examples
 
-TEXTS = st.text(max_size=40) | st.builds(
-    lambda text, times: text * times, st.text(min_size=1, max_size=3), st.integers(0, 900)
-)
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | TEXTS,
-    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=5), inner, max_size=6),
-    max_leaves=40,
-)
-OBJECTS: Any = st.dictionaries(st.text(max_size=5), VALUES, max_size=6)
+
+def repeated(text: str, times: int) -> str:
+    """Make a long text of a short one."""
+    return text * times
+
+
+TEXTS = st.text(max_size=40) | st.builds(repeated, st.text(min_size=1, max_size=3), st.integers(0, 900))
+PLAIN: st.SearchStrategy[Any] = st.none() | st.booleans() | st.integers() | TEXTS
+
+
+def holding(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return lists and objects of some values."""
+    return st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=5), inner, max_size=6)
+
+
+OBJECTS = st.dictionaries(st.text(max_size=5), st.recursive(PLAIN, holding, max_leaves=40), max_size=6)
 
 
 def shape(value: Any) -> Any:
     """Return a value without its texts and the ends of its lists: what a cut leaves."""
     if isinstance(value, dict):
-        return {name: shape(inner) for name, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {name: shape(inner) for name, inner in cast("dict[str, Any]", value).items()}
     return [] if isinstance(value, list) else "" if isinstance(value, str) else value
 
 
