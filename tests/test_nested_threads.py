@@ -176,6 +176,54 @@ async def test_the_record_counts_the_bytes_that_crossed() -> None:
     assert boundary.bytes == len("q") + len("transfer_to_team") + len('{"note": "NOTE"}') + len(HANDED[4])
 
 
+async def test_a_result_without_its_call_has_not_crossed() -> None:
+    """The record says what is in the view, and not what the policy would have taken."""
+    for history, ranges in ((last(1), (((0, 0),), ((1, 4),))), (last(3), (((0, 0), (3, 4)), ((1, 2),)))):
+        model = ScriptedModel("X")
+
+        _, [boundary] = await crossed(handing(team_of(model), history))
+
+        assert (boundary.crossed, boundary.dropped) == ranges
+
+
+async def test_a_handoff_without_a_note_lets_the_same_cross() -> None:
+    """The note is not needed for what `history=` lets cross."""
+    model = ScriptedModel("X")
+    team = team_of(model)
+    a = Agent("a", model=ScriptedModel("hello"))
+
+    @node
+    async def give(state: State[Talk]) -> Handoff:
+        return Handoff(to="team")
+
+    graph = Graph(
+        "g", START >> a >> give, give.hands_off(team, max_hops=1, history="full"), team >> END, context=Talk,
+        budget=SMALL,
+    )  # fmt: skip
+
+    await run(graph, Talk(text="q"))
+
+    assert texts(model) == ["q", "hello"]
+
+
+async def test_calls_at_once_begin_with_their_own_views() -> None:
+    """Two calls of a team in one turn see what was said before it, and nothing of each other."""
+    model = ScriptedModel("X", "X")
+    team = team_of(model)
+    t = Agent(
+        "t",
+        model=ScriptedModel(call("look"), [call("ask_team", objective="1"), call("ask_team", objective="2")], "done"),
+        tools=[LOOK],
+    )
+    asked = t.delegates(team, max_hops=2, history="full")
+    graph = Graph("g", START >> t >> END, asked, context=Talk, budget=SMALL, max_depth=1)
+
+    result = await run(graph, Talk(text="q"))
+
+    assert result.output == "done"
+    assert texts(model, 0)[:-1] == texts(model, 1)[:-1] == HANDED[:3]
+
+
 async def test_the_default_lets_nothing_cross_and_records_nothing() -> None:
     """With "note" a graph begins with what the user said and the note, and its edge has no record of its own."""
     model = ScriptedModel("X")

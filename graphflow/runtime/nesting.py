@@ -101,6 +101,9 @@ def _view(visit: Visit, source: ThreadLog, history: History, *, called: bool) ->
     """Return what crosses, as an agent would see it without what arrives, and the positions of it."""
     items = tuple(source.items)
     crossing, positions = crossing_of(items, history, ThreadLog() if called else source, visit.inbox)
+    if history != "summary":  # a result without its call does not cross, and a summary stands for all
+        there = set(map(id, crossing))
+        positions = tuple(at for at in positions if items[at].role != "tool" or id(items[at]) in there)
     if called:
         return crossing, [*positions]
     after = source.user_at == len(items) - 1
