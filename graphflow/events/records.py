@@ -124,6 +124,8 @@ class RunStarted:
         redacted: whether its texts pass a `redact=`.
         prices: what a token read and a token written cost, by the place of each model in the graph; None in runs that
             were stored before prices were recorded, which go by what the models say.
+        views: whether more than what arrives can cross to a graph in the graph; False in runs that were stored before
+            it could, to which it does not.
     """
 
     run: str
@@ -139,6 +141,7 @@ class RunStarted:
     parts: FrozenDict[str, str] | None = None
     redacted: bool = False
     prices: FrozenDict[str, tuple[Decimal, Decimal]] | None = None
+    views: bool = False
 
 
 @record
@@ -389,14 +392,14 @@ class FrameClosed:
 
 @record
 class Boundary:
-    """An agent was entered: what of a thread crossed to it, and what did not.
+    """An agent was entered, or a graph to which more can cross: what of a thread crossed to it, and what did not.
 
     Attributes:
         path: the visit.
         edge: the edge that it was entered over.
         crossed: the positions of the messages that crossed, as ranges with both ends.
         dropped: the positions of those that did not.
-        bytes: the size of what it sees, as UTF-8.
+        bytes: the size of what it sees, as UTF-8; for a graph, of the messages that its thread begins with.
         granted: the tools that it has only because an edge grants them.
     """
 

@@ -79,7 +79,7 @@ class State(Generic[C_co]):
 
     @property
     def active(self) -> str | None:
-        """The name of the agent that spoke last here, or in the run that this one continues; None at first."""
+        """The name of who spoke last here, or in the run that this one continues, agent or graph; None at first."""
         return None if self._more is None or self._more[0] is None else self._more[0].active
 
     @property

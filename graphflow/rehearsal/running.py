@@ -38,6 +38,7 @@ from graphflow.rehearsal.standins import StandIns
 from graphflow.rehearsal.steering import NEARLY_ALL, who_steers
 from graphflow.runtime.asking import manner_of
 from graphflow.runtime.backends import cancelled_classes, in_a_loop
+from graphflow.runtime.nesting import has_views
 
 C = TypeVar("C", bound=Context)
 
@@ -167,7 +168,7 @@ class _Stages:
         self.prices = _prices(graph, price)
         self.first = RunStarted(
             "rehearsal", graph.name, "", context, merged(graph.budget, budget), max_parallel, False, 0.0,  # noqa: FBT003 - no hook
-            prices=self.prices,
+            prices=self.prices, views=has_views(graph.compiled, chat=False),
         )  # fmt: skip
         self.others = StandIns(seed, self.settings)
         for inner in graphs_of(graph):

@@ -134,6 +134,7 @@ class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Wa
             raise InternalError(msg)
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
+        self.views = fact.views
         self.priced(fact.prices)
         self.queues = fact.hooked or fact.max_parallel is not None
         if fact.budget.seconds is not None:

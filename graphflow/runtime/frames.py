@@ -16,8 +16,9 @@ from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
-from graphflow.runtime.core import Core
+from graphflow.runtime.core import Core, thread_of
 from graphflow.runtime.ledger import ONE_RUN, Meter, amounts_of
+from graphflow.runtime.nesting import begun_with, note_answer
 from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, ThreadLog, Token, Visit, Written, alive
 
 
@@ -99,12 +100,23 @@ class Frames(Core):
         except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
             self.attempt_failed(visit, self.trouble("failed", error, visit.path))
             return
+        try:
+            begun = begun_with(visit, graph, shared=shared) if self.views else None
+        except Exception as error:  # noqa: BLE001 - a user's history= may raise anything
+            trouble = self.trouble("failed", error, visit.path)
+            self.attempt_failed(visit, trouble.saying(f"history= of {graph.name!r} raised: {trouble.reason.text}"))
+            return
         frame = self._graph_frame(visit, graph, visit.path, outer.meter, delegated=False)
         visit.frame = frame
         if visit.inner_visits is not None:
             self._count_on(frame, visit.inner_visits)
         visit.inner_visits = frame.visits
         self.decisions.append(FrameOpened(frame.path, graph.name, frame.depth, visit.edge.name))
+        if begun is not None:
+            frame.thread, boundary = begun
+            self.decisions.append(boundary)
+        if visit.edge.name.kind == "handoff":
+            thread_of(token).active = visit.station.name
         self._begin_frame(frame, context, visit.inbox, [] if shared else None)
 
     @staticmethod
@@ -151,6 +163,7 @@ class Frames(Core):
             return
         owner = frame.owner
         if owner is None:
+            note_answer(frame, token, inbox, output)
             self.finish_run(output, token.context)
             return
         self.close_frame(frame)
