@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast, final
 
 import pydantic
@@ -94,6 +95,15 @@ def secret_fields(kind: type[Any]) -> frozenset[str]:
     return frozenset(name for name, hint in hints_of(kind).items() if marked(hint))
 
 
+@functools.lru_cache(maxsize=1024)
+def marks_of(kind: type[Any]) -> frozenset[str]:
+    """Return what `secret_fields` does, found once for each class; never raises."""
+    try:
+        return secret_fields(kind)
+    except Exception:  # noqa: BLE001 - a class that looks like one with fields
+        return frozenset()
+
+
 _SAYS_SECRET: Final = re.compile(r"\bsecret\b")
 
 
@@ -138,3 +148,110 @@ def _read(hint: Any, known: dict[str, Any]) -> Any:
         return typing.get_type_hints(alone, known, known, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - a name that is not there, or code that raises
         return hint
+
+
+# --- values without their secrets ------------------------------------------------------------------------------------
+
+_BARE: Final[frozenset[type[Any]]] = frozenset({str, int, float, bool, bytes, type(None)})
+_DEEPEST: Final = 100
+
+
+def veiled(value: Any) -> Any:
+    """Return a value as it may be shown: a copy without the values of marked fields, wherever in it they stand.
+
+    Where there is nothing to hide it is the value itself. A class of the user shows the copy in its own way. Never
+    raises: what cannot be copied is the name of its class.
+
+    >>> from typing import Annotated, NamedTuple
+    >>> class Login(NamedTuple):
+    ...     user: str
+    ...     token: Annotated[str, secret]
+    >>> veiled([Login("me", "hunter2")])
+    [Login(user='me', token='**********')]
+    """
+    if type(value) in _BARE:
+        return value
+    try:
+        return _veiled(value, 0)
+    except Exception:  # noqa: BLE001 - a user's class may do anything when it is copied, and nothing of it may be shown
+        return f"<{type(value).__qualname__}>"
+
+
+def veiled_args(kind: type[Any], args: Iterable[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
+    """Return what the text of a model shows of its fields, without its secrets."""
+    hidden = marks_of(kind)
+    return [(name, SHOWN if name in hidden else veiled(value)) for name, value in args]
+
+
+def veiled_repr(value: Any) -> str:
+    """Return the text of a dataclass as its class would make it, without secrets in what it holds."""
+    names = [item.name for item in dataclasses.fields(value) if item.repr]
+    return f"{type(value).__qualname__}({', '.join(f'{name}={veiled(getattr(value, name))!r}' for name in names)})"
+
+
+def _veiled(value: Any, depth: int) -> Any:
+    kind = cast("Any", type(value))
+    if kind in _BARE or isinstance(value, type):
+        return value
+    if depth > _DEEPEST:
+        return f"<{kind.__qualname__}>"
+    if BaseModel in kind.__mro__:
+        return _veiled_model(kind, value, depth + 1)
+    if isinstance(value, Mapping):
+        table = cast("Mapping[Any, Any]", value)
+        pairs = [(_veiled(key, depth + 1), _veiled(item, depth + 1)) for key, item in table.items()]
+        same = all(k is key and v is item for (k, v), (key, item) in zip(pairs, table.items(), strict=True))
+        return value if same else _remade(kind, dict(pairs))
+    if isinstance(value, tuple | list | set | frozenset):
+        return _veiled_items(kind, cast("Any", value), depth + 1)
+    if dataclasses.is_dataclass(value):
+        return _veiled_fields(kind, value, depth + 1)
+    return value
+
+
+def _veiled_model(kind: Any, value: Any, depth: int) -> Any:
+    hidden, held = marks_of(kind), value.__dict__
+    changed = {name: SHOWN for name in hidden if name in held}
+    parts = {name: held[name] for name in kind.model_fields if name in held} | (value.model_extra or {})
+    for name, part in parts.items():
+        if name not in hidden and (made := _veiled(part, depth)) is not part:
+            changed[name] = made
+    if not changed:
+        return value
+    copied = BaseModel.model_copy(value, update=changed)
+    for name in [name for name in copied.__dict__ if name not in kind.model_fields]:
+        del copied.__dict__[name]  # what was computed of the secret is computed again, of what hides it
+    return copied
+
+
+def _veiled_items(kind: Any, value: Any, depth: int) -> Any:
+    names = getattr(kind, "_fields", ()) if isinstance(value, tuple) else ()
+    hidden = marks_of(kind) if names else frozenset[str]()
+    places = {place for place, name in enumerate(names) if name in hidden}
+    items = [SHOWN if place in places else _veiled(item, depth) for place, item in enumerate(value)]
+    if all(made is item for made, item in zip(items, value, strict=True)):
+        return value
+    return tuple.__new__(kind, items) if isinstance(value, tuple) else _remade(kind, items)
+
+
+def _remade(kind: Any, parts: Any) -> Any:
+    """Make a container of a class again; a plain one where the class takes something else."""
+    try:
+        return kind(parts)
+    except Exception:  # noqa: BLE001 - such as a defaultdict, or a set of what has no hash now
+        return parts
+
+
+def _veiled_fields(kind: Any, value: Any, depth: int) -> Any:
+    hidden = marks_of(kind)
+    parts = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if hasattr(value, item.name)}
+    changed = {name: SHOWN if name in hidden else _veiled(part, depth) for name, part in parts.items()}
+    if all(changed[name] is part for name, part in parts.items()):
+        return value
+    copied = object.__new__(kind)
+    for name, part in getattr(value, "__dict__", {}).items():
+        if not isinstance(getattr(kind, name, None), functools.cached_property):
+            object.__setattr__(copied, name, part)
+    for name, part in changed.items():
+        object.__setattr__(copied, name, part)
+    return copied

@@ -17,6 +17,7 @@ from graphflow.events import Boundary
 from graphflow.model.context import question_of
 from graphflow.model.contract import Brief, Report
 from graphflow.model.ids import Segment, path_text
+from graphflow.model.secrets import veiled
 from graphflow.model.state import Message
 from graphflow.model.thread import (
     DATA_CAP,
@@ -230,7 +231,7 @@ def brief_text(brief: BaseModel) -> str:
     return "\n".join(
         [
             f"{name}: {value if isinstance(value, str) else _joined(value)}"
-            for name, value in brief.__dict__.items()
+            for name, value in (brief if type(brief) is Brief else veiled(brief)).__dict__.items()
             if value or value not in ("", (), None)
         ]
     )
