@@ -236,13 +236,13 @@ BUDGET = Budget(node_runs=9, model_calls=9)
 
 def to_a_person(kind: Any) -> Graph[Case]:
     """A value arrives at a person."""
-    gives = node(name="gives")(lambda state: kind())
+    gives: Any = node(name="gives")(lambda state: kind())
     return Graph("g", START >> gives >> Human("h", "ok?", schema=bool) >> END, context=Case, budget=BUDGET)
 
 
 def to_an_agent(kind: Any) -> Graph[Case]:
     """A value arrives at an agent."""
-    gives = node(name="gives")(lambda state: kind())
+    gives: Any = node(name="gives")(lambda state: kind())
     return Graph("g", START >> gives >> Agent("a", model=ScriptedModel("done")) >> END, context=Case, budget=BUDGET)
 
 
@@ -271,13 +271,13 @@ def said(kind: Any) -> Graph[Case]:
         msg = f"what is {state.inbox} of {state}"
         raise ValueError(msg)
 
-    last = node(name="last")(lambda state: "x")
+    last: Any = node(name="last")(lambda state: "x")
     return Graph("g", START >> says >> breaks >> END, breaks.on_error(last), last >> END, context=Case, budget=BUDGET)
 
 
 def delegated(_: Any) -> Graph[Case]:
     """A brief goes down, and a report comes back."""
-    works = node(name="works")(lambda state: Sealed())
+    works: Any = node(name="works")(lambda state: Sealed())
     boss = Supervisor("boss", model=ScriptedModel(call("ask_works", objective="x"), "done"))
     edge = boss.delegates(works, max_hops=1, report=Sealed)
     return Graph("g", START >> boss >> END, edge, context=Case, budget=BUDGET, max_depth=1)

@@ -309,7 +309,7 @@ _SET, _MARK = 1, 2
 
 def _found_in(value: object) -> int:
     """Tell what needs care in a value: a set, whose order is that of its hashes, or a field marked as a secret."""
-    kind = type(value)
+    kind = cast("Any", type(value))
     if kind in _PLAIN:
         found = 0
     elif isinstance(value, set | frozenset):
