@@ -120,6 +120,33 @@ def marked(hint: Any) -> bool:
     return any(marked(part) for part in typing.get_args(hint))
 
 
+def holds_secret(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Tell whether a value of a type can hold a secret, at whatever depth.
+
+    >>> holds_secret(SecretStr | None), holds_secret(list[int])
+    (True, False)
+    """
+    if marked(hint):
+        return True
+    if not isinstance(hint, type) or typing.get_origin(hint) is not None:
+        origin: Any = typing.get_origin(hint)
+        inside = typing.get_args(hint)[: 1 if origin is typing.Annotated else None]
+        parts = (origin, *inside) if isinstance(origin, type) else inside
+        return origin is not typing.Literal and any(holds_secret(part, seen) for part in parts)
+    kind = cast("Any", hint)
+    if kind in seen:
+        return False
+    if not SECRET_TYPES.keys().isdisjoint(base.__name__ for base in kind.__mro__) or marks_of(kind):
+        return True
+    return any(holds_secret(part, seen | {kind}) for part in _hints_inside(kind))
+
+
+def _hints_inside(kind: Any) -> list[Any]:
+    if BaseModel in kind.__mro__:
+        return [info.annotation for info in kind.model_fields.values()]
+    return list(hints_of(kind).values()) if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else []
+
+
 def hints_of(kind: type[Any]) -> dict[str, Any]:
     """Return the annotations of a class and its bases; never raises.
 
@@ -179,7 +206,7 @@ def veiled(value: Any) -> Any:
 
 def veiled_args(kind: type[Any], args: Iterable[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
     """Return what the text of a model shows of its fields, without its secrets."""
-    hidden = marks_of(kind)
+    hidden = marks_of(cast("Any", kind))
     return [(name, SHOWN if name in hidden else veiled(value)) for name, value in args]
 
 
