@@ -224,7 +224,7 @@ class Splits:
         if isinstance(parts, Items):
             return parts.items
         if isinstance(parts, str | bytes | Mapping | AbstractSet | BaseModel) or not isinstance(parts, Iterable):
-            msg = f"{self.where}: split gave {parts!r}: a sequence of items is needed, as a list or a tuple."
+            msg = f"{self.where}: split gave {veiled(parts)!r}: a sequence of items is needed, as a list or a tuple."
             raise ContractError(msg)
         return cast("Iterable[Any]", parts)
 
