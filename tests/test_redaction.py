@@ -30,6 +30,7 @@ from graphflow import (
 )
 from graphflow.events import Event
 from graphflow.model.frozen import FrozenDict
+from graphflow.nodes.function import FunctionNode
 from graphflow.persistence.lines import event_json
 from graphflow.runtime.redaction import redacted
 from graphflow.testing import MemoryJournal, ScriptedModel, call
@@ -56,9 +57,17 @@ TEXTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "form", [str, spaced, lambda text: f"```json\n{text}\n```", lambda text: f"Here: {text} and"], ids=range(4)
-)
+def fenced(text: str) -> str:
+    """Write JSON in a code fence, as many models do."""
+    return f"```json\n{text}\n```"
+
+
+def among(text: str) -> str:
+    """Write JSON among other words."""
+    return f"Here: {text} and"
+
+
+@pytest.mark.parametrize("form", [str, spaced, fenced, among])
 @pytest.mark.parametrize("said", TEXTS, ids=range(len(TEXTS)))
 def test_texts_in_json_are_seen_without_their_escapes(said: str, form: Callable[[str], str]) -> None:
     """Whatever way it is written, fenced, nested, or among other words; and it is JSON as before."""
@@ -166,6 +175,15 @@ def team() -> Graph[Talk]:
     return Graph("team", START >> boss >> END, edge, context=Talk, budget=BUDGET, max_depth=1)
 
 
+def giving(name: str, make: Callable[[], Any]) -> FunctionNode[Any]:
+    """Make a node that gives what a function makes."""
+
+    async def gives(state: State[Any]) -> Any:
+        return make()
+
+    return node(name=name)(gives)
+
+
 def held(rows: Any, *things: Any) -> str:
     """Give all that rows and things say, as one text."""
     return " ".join([*(row.fact + row.decisions for row in rows), *map(repr, things)])
@@ -198,7 +216,7 @@ async def test_r9_what_a_hook_answers_is_redacted(anyio_backend: str) -> None:
 
     for hook in (skips, breaks):
         journal, heard = MemoryJournal(), list[Event]()
-        graph = Graph("g", START >> node(name="a")(lambda state: "x") >> END, context=Talk, budget=BUDGET)
+        graph = Graph("g", START >> giving("a", lambda: "x") >> END, context=Talk, budget=BUDGET)
         try:
             await run(
                 graph, Talk(), before=hook, redact=no_cards, journal=journal, run_id="r", listeners=[heard.append]
@@ -237,7 +255,7 @@ def _note(text: str) -> str:
 
 async def test_a_redacted_run_is_taken_up_with_what_was_written(anyio_backend: str) -> None:
     """The fold sees on resume what it saw at first, keys and JSON included."""
-    gives: Any = node(name="gives")(lambda state: FrozenDict({CARD: WORDS, "json": json.dumps([WORDS])}))
+    gives = giving("gives", lambda: FrozenDict({CARD: WORDS, "json": json.dumps([WORDS])}))
     says = node(name="says")(_last_text)
     graph = Graph("g", START >> gives >> Human("h", "?", schema=bool) >> says >> END, context=Talk, budget=BUDGET)
     journal = MemoryJournal()

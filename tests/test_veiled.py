@@ -43,6 +43,7 @@ from graphflow.model.frozen import FrozenDict
 from graphflow.model.secrets import SHOWN, veiled
 from graphflow.model.state import Message
 from graphflow.model.thread import shown
+from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.providers.agents import prompt_of
 from graphflow.persistence.lines import event_json
 from graphflow.testing import MemoryJournal, ScriptedModel, call
@@ -220,6 +221,10 @@ def test_what_cannot_be_copied_is_named() -> None:
     for _ in range(5_000):
         deep = [deep]
 
+    round_about: list[Any] = [Creds()]
+    round_about += [round_about, round_about, round_about]
+
+    assert repr(veiled(round_about)) == f"[Creds(token='{SHOWN}', n=1), '<list>', '<list>', '<list>']"
     assert veiled(Stubborn()).endswith("Stubborn>")
     assert KEY not in str(veiled(deep))
 
@@ -234,15 +239,24 @@ class Case(Context):
 BUDGET = Budget(node_runs=9, model_calls=9)
 
 
+def giving(name: str, make: Callable[[], Any]) -> FunctionNode[Any]:
+    """Make a node that gives what a function makes."""
+
+    async def gives(state: State[Any]) -> Any:
+        return make()
+
+    return node(name=name)(gives)
+
+
 def to_a_person(kind: Any) -> Graph[Case]:
     """A value arrives at a person."""
-    gives: Any = node(name="gives")(lambda state: kind())
+    gives = giving("gives", kind)
     return Graph("g", START >> gives >> Human("h", "ok?", schema=bool) >> END, context=Case, budget=BUDGET)
 
 
 def to_an_agent(kind: Any) -> Graph[Case]:
     """A value arrives at an agent."""
-    gives: Any = node(name="gives")(lambda state: kind())
+    gives = giving("gives", kind)
     return Graph("g", START >> gives >> Agent("a", model=ScriptedModel("done")) >> END, context=Case, budget=BUDGET)
 
 
@@ -271,13 +285,13 @@ def said(kind: Any) -> Graph[Case]:
         msg = f"what is {state.inbox} of {state}"
         raise ValueError(msg)
 
-    last: Any = node(name="last")(lambda state: "x")
+    last = giving("last", lambda: "x")
     return Graph("g", START >> says >> breaks >> END, breaks.on_error(last), last >> END, context=Case, budget=BUDGET)
 
 
 def delegated(_: Any) -> Graph[Case]:
     """A brief goes down, and a report comes back."""
-    works: Any = node(name="works")(lambda state: Sealed())
+    works = giving("works", Sealed)
     boss = Supervisor("boss", model=ScriptedModel(call("ask_works", objective="x"), "done"))
     edge = boss.delegates(works, max_hops=1, report=Sealed)
     return Graph("g", START >> boss >> END, edge, context=Case, budget=BUDGET, max_depth=1)

@@ -71,7 +71,9 @@ class Done:
         """Check the update."""
         _check_update("Done", self.update)
 
-    __repr__ = veiled_repr
+    def __repr__(self) -> str:
+        """Show its fields, without secrets in them."""
+        return veiled_repr(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,9 @@ class Handoff:
         _check_name("Handoff", self.to)
         _check_update("Handoff", self.update)
 
-    __repr__ = veiled_repr
+    def __repr__(self) -> str:
+        """Show its fields, without secrets in them."""
+        return veiled_repr(self)
 
 
 @dataclass(frozen=True, slots=True)

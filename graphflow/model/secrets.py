@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast, final
 
 import pydantic
@@ -144,7 +145,9 @@ def holds_secret(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
 def _hints_inside(kind: Any) -> list[Any]:
     if BaseModel in kind.__mro__:
         return [info.annotation for info in kind.model_fields.values()]
-    return list(hints_of(kind).values()) if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else []
+    return (
+        list(hints_of(cast("Any", kind)).values()) if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else []
+    )
 
 
 def hints_of(kind: type[Any]) -> dict[str, Any]:
@@ -199,7 +202,7 @@ def veiled(value: Any) -> Any:
     if type(value) in _BARE:
         return value
     try:
-        return _veiled(value, 0)
+        return _veiled(value, set())
     except Exception:  # noqa: BLE001 - a user's class may do anything when it is copied, and nothing of it may be shown
         return f"<{type(value).__qualname__}>"
 
@@ -216,49 +219,70 @@ def veiled_repr(value: Any) -> str:
     return f"{type(value).__qualname__}({', '.join(f'{name}={veiled(getattr(value, name))!r}' for name in names)})"
 
 
-def _veiled(value: Any, depth: int) -> Any:
+def _veiled(value: Any, way: set[int]) -> Any:
+    """Return a value without its secrets; `way` are the values that it stands in: one that holds itself has an end."""
     kind = cast("Any", type(value))
     if kind in _BARE or isinstance(value, type):
         return value
-    if depth > _DEEPEST:
+    how = _how(kind)
+    if how is None:
+        return value
+    if len(way) > _DEEPEST or id(value) in way:
         return f"<{kind.__qualname__}>"
-    if BaseModel in kind.__mro__:
-        return _veiled_model(kind, value, depth + 1)
-    if isinstance(value, Mapping):
-        table = cast("Mapping[Any, Any]", value)
-        pairs = [(_veiled(key, depth + 1), _veiled(item, depth + 1)) for key, item in table.items()]
-        same = all(k is key and v is item for (k, v), (key, item) in zip(pairs, table.items(), strict=True))
-        return value if same else _remade(kind, dict(pairs))
-    if isinstance(value, tuple | list | set | frozenset):
-        return _veiled_items(kind, cast("Any", value), depth + 1)
-    if dataclasses.is_dataclass(value):
-        return _veiled_fields(kind, value, depth + 1)
-    return value
+    way.add(id(value))
+    made = how(kind, value, way)
+    way.discard(id(value))
+    return made
 
 
-def _veiled_model(kind: Any, value: Any, depth: int) -> Any:
-    hidden, held = marks_of(kind), value.__dict__
-    changed = {name: SHOWN for name in hidden if name in held}
-    parts = {name: held[name] for name in kind.model_fields if name in held} | (value.model_extra or {})
+def _how(kind: Any) -> Callable[[Any, Any, set[int]], Any] | None:
+    if issubclass(kind, BaseModel):
+        return _veiled_model
+    if issubclass(kind, Mapping):
+        return _veiled_table
+    if issubclass(kind, tuple | list | set | frozenset):
+        return _veiled_items
+    return _veiled_fields if dataclasses.is_dataclass(kind) else None
+
+
+def _veiled_model(kind: Any, value: Any, way: set[int]) -> Any:
+    hidden: frozenset[str] = marks_of(kind)
+    held: dict[str, Any] = value.__dict__
+    parts: dict[str, Any] = {name: held[name] for name in kind.model_fields if name in held}
+    changed: dict[str, Any] = {}
+    parts |= value.model_extra or {}
     for name, part in parts.items():
-        if name not in hidden and (made := _veiled(part, depth)) is not part:
+        if name in hidden:
+            changed[name] = SHOWN
+        elif (made := _veiled(part, way)) is not part:
             changed[name] = made
     if not changed:
         return value
-    copied = BaseModel.model_copy(value, update=changed)
-    for name in [name for name in copied.__dict__ if name not in kind.model_fields]:
-        del copied.__dict__[name]  # what was computed of the secret is computed again, of what hides it
+    copied: Any = BaseModel.model_copy(value, update=changed)
+    inside: dict[str, Any] = copied.__dict__
+    for name in [name for name in inside if name not in kind.model_fields]:
+        del inside[name]  # what was computed of the secret is computed again, of what hides it
     return copied
 
 
-def _veiled_items(kind: Any, value: Any, depth: int) -> Any:
-    names = getattr(kind, "_fields", ()) if isinstance(value, tuple) else ()
-    hidden = marks_of(kind) if names else frozenset[str]()
+def _veiled_table(kind: Any, value: Any, way: set[int]) -> Any:
+    table = cast("Mapping[Any, Any]", value)
+    pairs = [(_veiled(key, way), _veiled(item, way)) for key, item in table.items()]
+    same = all(k is key and v is item for (k, v), (key, item) in zip(pairs, table.items(), strict=True))
+    return value if same else _remade(kind, dict(pairs))
+
+
+def _veiled_items(kind: Any, value: Any, way: set[int]) -> Any:
+    names: tuple[str, ...] = getattr(kind, "_fields", ()) if tuple in kind.__mro__ else ()
+    hidden: frozenset[str] = marks_of(kind) if names else frozenset()
     places = {place for place, name in enumerate(names) if name in hidden}
-    items = [SHOWN if place in places else _veiled(item, depth) for place, item in enumerate(value)]
-    if all(made is item for made, item in zip(items, value, strict=True)):
+    items: list[Any] = [SHOWN if place in places else _veiled(item, way) for place, item in enumerate(value)]
+    if all(map(operator.is_, items, value)):
         return value
-    return tuple.__new__(kind, items) if isinstance(value, tuple) else _remade(kind, items)
+    if tuple in kind.__mro__:
+        make = cast("Any", tuple).__new__  # past a constructor of its own
+        return make(kind, items)
+    return _remade(kind, items)
 
 
 def _remade(kind: Any, parts: Any) -> Any:
@@ -269,14 +293,15 @@ def _remade(kind: Any, parts: Any) -> Any:
         return parts
 
 
-def _veiled_fields(kind: Any, value: Any, depth: int) -> Any:
-    hidden = marks_of(kind)
+def _veiled_fields(kind: Any, value: Any, way: set[int]) -> Any:
+    hidden: frozenset[str] = marks_of(kind)
     parts = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if hasattr(value, item.name)}
-    changed = {name: SHOWN if name in hidden else _veiled(part, depth) for name, part in parts.items()}
+    changed: dict[str, Any] = {name: SHOWN if name in hidden else _veiled(part, way) for name, part in parts.items()}
     if all(changed[name] is part for name, part in parts.items()):
         return value
-    copied = object.__new__(kind)
-    for name, part in getattr(value, "__dict__", {}).items():
+    copied: Any = object.__new__(kind)
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    for name, part in held.items():
         if not isinstance(getattr(kind, name, None), functools.cached_property):
             object.__setattr__(copied, name, part)
     for name, part in changed.items():

@@ -316,7 +316,7 @@ def _found_in(value: object) -> int:
         found = _SET
     else:
         found = _MARK if marks_of(kind) else 0
-    for part in _parts(value):
+    for part in _parts(cast("object", value)):
         if type(part) not in _SIMPLE:
             found |= _found_in(part)
     return found

@@ -136,7 +136,11 @@ async def test_reports_with_secrets_are_folded_again(anyio_backend: str) -> None
 
     def team() -> Graph[Case]:
         given = iter(["AAA", "BBB"])
-        works = node(name="works")(lambda state: Sealed(token=next(given)))  # type: ignore[var-annotated]
+
+        @node
+        async def works(state: State[Case]) -> Sealed:
+            return Sealed(token=next(given))
+
         asked = [call("ask_works", objective="1"), call("ask_works", objective="2")]
         boss = Supervisor("boss", model=ScriptedModel(*asked, "done"))
         edge = boss.delegates(works, max_hops=2, report=Sealed)
