@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import pytest
-from pydantic import BaseModel, ConfigDict, SecretStr, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_serializer
 
 from graphflow import (
     END,
@@ -366,3 +366,33 @@ async def test_a_brief_is_read_without_its_marked_fields(anyio_backend: str) -> 
     assert result.status == "completed"
     assert SHOWN in repr(model.requests)
     assert KEY not in repr(model.requests)
+
+
+def test_the_structure_of_a_graph_shows_no_default_that_is_a_secret() -> None:
+    """Of contexts, contracts, answers, outputs and tools; all other defaults stand there."""
+
+    class Wide(Context):
+        question: str = "q"
+        token: Annotated[str, secret] = KEY
+        many: tuple[Annotated[str, secret], ...] = (KEY,)
+        maybe: Annotated[str, secret] | None = Field(default=KEY, description="d")
+        creds: Creds = Creds()
+        pair: Pair = Pair()
+        plain: SecretStr = SecretStr(KEY)
+        count: int = 7
+
+    def pay(amount: int = 5, token: Annotated[str, secret] = KEY) -> str:
+        """Pay."""
+        return f"{amount} {token}"
+
+    agent = Agent("a", model=ScriptedModel(), output=Creds, tools=[pay])
+    helper = Agent("b", model=ScriptedModel())
+    asks = Human("h", "?", schema=Creds)
+    edge = agent.delegates(helper, max_hops=1, brief=Asked, report=Sealed)
+    graph = Graph("g", START >> agent >> asks >> END, edge, context=Wide, budget=BUDGET, max_depth=1)
+
+    text = json.dumps(graph.structure())
+
+    assert KEY not in text
+    assert '"default": 7' in text
+    assert '"default": 5' in text

@@ -58,6 +58,18 @@ def _hidden(_: object) -> str:
     return SHOWN
 
 
+def hides(schema: Any) -> bool:
+    """Tell whether pydantic's schema of a field is that of a secret; a model that has one in it is another's."""
+    if isinstance(schema, list | tuple):
+        return any(map(hides, cast("Iterable[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    table = cast("dict[str, Any]", schema)
+    if table.get("type") in {"model", "dataclass", "typed-dict", "call", "definition-ref"}:
+        return False
+    return table.get("function") is _hidden or any(map(hides, table.values()))
+
+
 secret: Final = _Mark()
 """Marks a field as a secret: `token: Annotated[str, secret]`. It is asked for again when a stored run is resumed."""
 
