@@ -43,6 +43,7 @@ from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, Segment, parse_path, path_text
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.model.plans import getter
+from graphflow.model.secrets import SHOWN
 from graphflow.runtime.checksums import (
     carried,
     chained,
@@ -576,13 +577,29 @@ def _data(run: str, row: Row, text: str) -> list[Any]:
 
 
 def same(one: str, other: str) -> bool:
-    """Tell whether two texts of decisions say the same."""
+    """Tell whether two texts of decisions say the same, the stored one and the one that is drawn now."""
     if one == other:
         return True
     try:
-        return bool(json.loads(one, object_hook=_unnamed) == json.loads(other, object_hook=_unnamed))
+        stored, drawn = json.loads(one, object_hook=_unnamed), json.loads(other, object_hook=_unnamed)
+        return bool(stored == drawn) or (SHOWN in other and _alike(stored, drawn))
     except (ValueError, RecursionError):
         return False
+
+
+def _alike(stored: Any, drawn: Any) -> bool:
+    """Tell whether data say the same but for secrets: older versions showed some of them in questions."""
+    if isinstance(stored, str) and isinstance(drawn, str):
+        parts = map(re.escape, _VEIL.split(drawn))
+        return stored == drawn or re.fullmatch(".*".join(parts), stored, re.DOTALL) is not None
+    if isinstance(stored, list) and isinstance(drawn, list):
+        one, other = cast("list[Any]", stored), cast("list[Any]", drawn)
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return bool(stored == drawn)
+
+
+_VEIL: Final = re.compile(f"[\"']?{re.escape(SHOWN)}[\"']?")
+"""What stands in a text instead of a secret, with the quotes of a text around it, which a number had not."""
 
 
 def _unnamed(table: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import pytest
@@ -24,6 +25,7 @@ from graphflow import (
     resume,
     run,
 )
+from graphflow.errors import JournalMismatch
 from graphflow.events import Row
 from graphflow.model.codec import MissingSecrets, secret
 from graphflow.model.exact import SecretNames
@@ -226,6 +228,34 @@ async def test_answers_of_older_versions_are_read(anyio_backend: str) -> None:
     result = await resume(passwords(), RUN, journal=old, secrets={"": "AAA"}, answers={"gate": True})
 
     assert result.status == "completed"
+
+
+async def test_a_question_of_an_older_version_that_showed_a_secret_is_read(anyio_backend: str) -> None:
+    """What stood there is not compared; all else is."""
+
+    @node
+    async def gives(state: State[Case]) -> Creds:
+        return Creds(token="AAA", pin=4711)
+
+    graph = Graph("g", START >> gives >> Human("h", "ok?", schema=bool) >> END, context=Case)
+    journal = MemoryJournal()
+    await run(graph, Case(), journal=journal, run_id=RUN)
+    rows = [
+        Row(row.seq, row.at, row.fact, without_checksum(row.decisions).replace("pin='**********'", "pin=4711"))
+        for row in await journal.read(RUN)
+    ]
+    rows = [replace(row, decisions=row.decisions.replace("**********", "AAA")) for row in rows]
+    assert "token='AAA' pin=4711" in rows[-1].decisions
+    secrets = {"token": "AAA", "pin": 4711}
+
+    result = await resume(
+        graph, RUN, journal=await copied(tuple(chained(rows)), MemoryJournal()), secrets=secrets, answers={"h": True}
+    )
+
+    assert result.status == "completed"
+    other = [replace(row, decisions=row.decisions.replace(" pin=", " pins=")) for row in rows]
+    with pytest.raises(JournalMismatch):
+        await resume(graph, RUN, journal=await copied(tuple(chained(other)), MemoryJournal()), secrets=secrets)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
