@@ -28,7 +28,7 @@ def append(old: tuple[T, ...], new: T) -> tuple[T, ...]:
     >>> append((1, 2), 3)
     (1, 2, 3)
     """
-    return (*old, new)
+    return old + (new,)  # noqa: RUF005 - `(*old, new)` copies twice, and this runs at every hop
 
 
 def extend(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:

@@ -82,7 +82,7 @@ class Handoff:
 
     Attributes:
         to: the target's name.
-        note: what the target should know; it arrives in the target's inbox.
+        note: what the target should know; it arrives in the target's inbox, where nothing does without one.
         update: a change of the context, applied before the target starts.
     """
 

@@ -319,7 +319,7 @@ class Agents(Wishes):
         token.frame.offers = self._offers(visit)
         self.end_visit(visit, "completed")
         if refused is None:
-            self.hop(token, edge, (Message(visit.station.name, note),))
+            self.hop(token, edge, (Message(visit.station.name, note),) if note else ())
         else:
             self.hit_bound(token, refused)
 

@@ -26,6 +26,7 @@ from graphflow.events import (
     TimerPurpose,
     TimerSet,
 )
+from graphflow.graphs.blaming import blamed
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
@@ -114,7 +115,8 @@ class Core:
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""
         failure = failure_of(error, code, limit)
-        reason = Reason(code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit)
+        text = failure.text if blamed(error) else str(error)
+        reason = Reason(code=code, text=text, path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
 
     def stray(self, visit: Visit) -> Trouble:
@@ -539,6 +541,8 @@ def failure_of(error: BaseException, code: str = "failed", limit: float | None =
         text = str(error)
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
         text = f"(its text could not be made: {type(broken).__name__})"
+    who = blamed(error)
+    text = f"{who} raised: {text}" if who else text
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
 
 

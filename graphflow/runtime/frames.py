@@ -8,9 +8,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphflow.errors import ContractError
 from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
+from graphflow.graphs.blaming import Blaming
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context, question_field, rules_of
+from graphflow.model.context import Context, question_field, question_of, rules_of
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
@@ -114,14 +115,16 @@ class Frames(Core):
     def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
         """Return the context that a nested graph starts with, and whether its updates flow out."""
         if graph.enter is not None:
-            entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
+            with Blaming(f"Graph({graph.name!r})", "enter", graph.enter):
+                entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
             if not isinstance(entered, graph.context):
                 msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
                 raise ContractError(msg)
             return entered, False
         if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
             return visit.token.context, True
-        return fresh_context(graph.context, visit.inbox), False
+        by_handoff = visit.edge.name.kind == "handoff"
+        return fresh_context(graph.context, visit.inbox, visit.token.context if by_handoff else None), False
 
     # --- closing ---
 
@@ -164,7 +167,8 @@ class Frames(Core):
 
     def _output(self, graph: Graph[Any], token: Token, inbox: Inbox) -> Any:
         if graph.leave is not None:
-            output: Any = graph.leave(self.state(token, inbox, token.frame.path))
+            with Blaming(f"Graph({graph.name!r})", "leave", graph.leave):
+                output: Any = graph.leave(self.state(token, inbox, token.frame.path))
         elif len(inbox) > 1:
             output = tuple(message.value for message in inbox)
         else:
@@ -247,8 +251,10 @@ class Frames(Core):
         raise ContractError(msg)
 
 
-def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
+def fresh_context(kind: type[Context], inbox: Inbox, giver: Context | None = None) -> Any:
     """Return a nested graph's own context: its first field, if a str, gets the objective, note or text.
+
+    With a handoff goes the user's message too, so that a handoff without a note, of a `giver`, brings that.
 
     Raises:
         ValidationError: if a required field is left over.
@@ -258,6 +264,8 @@ def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
         return kind()
     value = inbox[0].value if inbox else None
     text = value.objective if isinstance(value, Brief) else value if isinstance(value, str) else None
+    if giver is not None and value in (None, ""):
+        text = question_of(giver) or text
     if text is None and isinstance(value, Report):
         text = value.finding
     if text is None and not kind.model_fields[first].is_required():

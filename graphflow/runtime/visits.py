@@ -460,7 +460,8 @@ class Visits(Attempts):
         self.end_visit(visit, "completed")
         if token.thread is not None or token.frame.thread is not None:
             thread_of(token).noted = ""  # the note stands in no call of a model
-        self.take(token, edge, (Message(visit.station.name, outcome.note),))
+        note = outcome.note  # without one nothing arrives, as behind a node that returned nothing
+        self.take(token, edge, () if note is None else (Message(visit.station.name, note),))
 
 
 def _for_people(value: Any) -> str:
