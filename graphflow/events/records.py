@@ -21,6 +21,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
+from graphflow.model.secrets import veiled
 from graphflow.model.thread import Thread
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def _equal(one: Any, other: object) -> bool:
 
 
 def _shown(one: Any) -> str:
-    return f"{type(one).__name__}({', '.join(f'{name}={getattr(one, name)!r}' for name in one.__slots__)})"
+    return f"{type(one).__name__}({', '.join(f'{name}={veiled(getattr(one, name))!r}' for name in one.__slots__)})"
 
 
 class EdgeName(NamedTuple):
@@ -594,7 +595,7 @@ class Event:
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = str(veiled(value))
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a width for a person's eye
 
 

@@ -17,6 +17,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from typing_extensions import TypeAliasType
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
 from graphflow.model.context import Context, add, append, extend, reducer_of, union
+from graphflow.model.secrets import hides, holds_secret, read_hints, veiled
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
@@ -42,6 +44,7 @@ from graphflow.nodes.edges import (
     Terminal,
 )
 from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.signatures import home_of
 from graphflow.nodes.tools import AskUser, Tool
 
 Data = dict[str, Any]
@@ -73,8 +76,12 @@ def structure(graph: Graph[Any]) -> Data:
     ['both', None]
     """
     known: dict[int, Any] = {}
-    for inner in nested_graphs(graph):
-        known[id(inner)] = _structure(inner, known, said=True)
+    showing = _SHOWING.set(True)
+    try:
+        for inner in nested_graphs(graph):
+            known[id(inner)] = _structure(inner, known, said=True)
+    finally:
+        _SHOWING.reset(showing)
     found: Data = known[id(graph)]
     return found
 
@@ -185,6 +192,11 @@ def _tool(tool: Tool | AskUser) -> Data:
     if isinstance(tool, AskUser):
         return {**found, "answer": schema(tool.schema)}
     found["parameters"] = _settled(json.loads(tool.parameters_json), docs=True)
+    if _SHOWING.get():
+        home = home_of(tool.fn)
+        for name, hint in read_hints(home, getattr(home, "__globals__", {})).items():
+            if holds_secret(hint):
+                found["parameters"]["properties"].get(name, {}).pop("default", None)
     names = ("effect", "approval", "sequential", "timeout", "max_calls", "retries", "on_error")
     body = code(tool.fn) if tool.version is None else {"version": tool.version}
     return {**found, **{name: plain(getattr(tool, name)) for name in names}, "fn": body}
@@ -288,15 +300,34 @@ class _Schema(GenerateJsonSchema):
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
+class _Shown(_Schema):
+    """A default that is a secret is left out: it has its part in a fingerprint, and is shown to nobody."""
+
+    def default_schema(self, schema: Any) -> Any:
+        """Leave out the default of a field that is marked."""
+        made = super().default_schema(schema)
+        if hides(schema["schema"]):
+            made.pop("default", None)
+        return made
+
+    def encode_default(self, dft: Any) -> Any:
+        """Hide what is marked in the default of another field."""
+        return super().encode_default(veiled(dft))
+
+
+_SHOWING: Final[ContextVar[bool]] = ContextVar("graphflow_showing", default=False)
+"""Whether schemas are made to be shown, and not for a fingerprint."""
+
+
 def schema(kind: Any) -> Any:
     """Return the JSON schema of a type; its name, where it has none."""
-    return json.loads(_schema_text(kind, repr(kind)))  # equal types may be written in two orders
+    return json.loads(_schema_text(kind, repr(kind), _SHOWING.get()))  # equal types may be written in two orders
 
 
 @functools.lru_cache(maxsize=256)
-def _schema_text(kind: Any, _: str) -> str:
+def _schema_text(kind: Any, _: str, showing: bool) -> str:  # noqa: FBT001 - it is a part of the key
     try:
-        found = TypeAdapter(kind).json_schema(schema_generator=_Schema)
+        found = TypeAdapter(kind).json_schema(schema_generator=_Shown if showing else _Schema)
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
         return _written({"type": getattr(kind, "__qualname__", str(kind))})
     return _written(_settled(found))

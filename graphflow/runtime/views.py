@@ -19,6 +19,7 @@ from graphflow.model.context import question_of
 from graphflow.model.contract import Brief, Report
 from graphflow.model.cutting import most, shown_within, within
 from graphflow.model.ids import Segment, path_text
+from graphflow.model.secrets import veiled
 from graphflow.model.state import Message
 from graphflow.model.thread import (
     DATA_CAP,
@@ -252,7 +253,7 @@ def brief_text(brief: BaseModel) -> str:
     """Write a brief for its reader, a line for each field that says something; the longest are cut where it must be."""
     parts = [
         (name, value if isinstance(value, str) else _joined(value))
-        for name, value in brief.__dict__.items()
+        for name, value in (brief if type(brief) is Brief else veiled(brief)).__dict__.items()
         if value or value not in ("", (), None)
     ]
     text = "\n".join([f"{name}: {value}" for name, value in parts])
