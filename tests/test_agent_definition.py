@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -29,8 +30,10 @@ from graphflow import (
     quorum,
     when,
 )
+from graphflow.errors import UsageError
 from graphflow.graphs.agents import ungated_tools
 from graphflow.graphs.export import fingerprint, structure
+from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.thread import Thread, last
 from graphflow.nodes.agent import Agent, Supervisor
 from graphflow.nodes.base import Node
@@ -284,6 +287,18 @@ def peers(lead: Agent, *others: Node[Any], **options: Any) -> Graph[Any]:
             ("desk", "a"),
             id="who ends the frame reports",
         ),
+        pytest.param(team(Human("h", schema=int)), "answer-contract", ("desk", "h"), id="a person's number"),
+        pytest.param(team(Human("h"), report=Answer), "answer-contract", ("desk", "h"), id="whatever a person says"),
+        pytest.param(
+            graph_of(
+                START >> DESK >> END,
+                DESK.delegates(BILLING, max_hops=1),
+                BILLING.on_error(Human("h", schema=bool), catch=ValueError),
+            ),
+            "answer-contract",
+            ("desk", "h"),
+            id="a person after a failure",
+        ),
         pytest.param(
             graph_of(START >> agent("a", into="answer") >> END), "into-type", ("a",), id="a text into a report"
         ),
@@ -337,6 +352,51 @@ def test_an_answer_that_can_be_a_report_is_fine(output: Any, report: type[BaseMo
     graph = team(agent("a", output=output), report=report)
 
     assert found(graph, "error") == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "report"), [(None, Report), (str, Report), (Report, Report), (Answer, Answer), (int | Closer, Report)]
+)
+def test_what_a_person_says_can_be_a_report(schema: Any, report: type[BaseModel]) -> None:
+    """By the same rule; what they say without a schema may be words."""
+    assert found(team(Human("h", schema=schema), report=report), "error") == []
+
+
+def test_a_person_who_is_handed_control_gives_it_back() -> None:
+    """Their answer is no report, so it may be of any type."""
+    back = BILLING.hands_off(Human("h", schema=int), max_hops=1)
+    graph = graph_of(START >> DESK >> END, DESK.delegates(BILLING, max_hops=1), back)
+
+    assert found(graph, "error") == []
+
+
+@dataclass
+class Changeable:
+    """What somebody could change."""
+
+    size: int = 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "use"),
+    [
+        (list[int], "tuple[T, ...]"), (dict[str, int], "FrozenDict[K, V]"), (set[str], "frozenset[T]"),
+        (tuple[list[int], ...], "tuple[T, ...]"), (int | list[str], "tuple[T, ...]"),
+        (Changeable, "@dataclass(frozen=True)"), (Any, "Json"),
+    ],
+)  # fmt: skip
+def test_what_a_person_answers_can_be_changed_by_nobody(schema: Any, use: str) -> None:
+    """It is the output of a node: a type that could be changed is refused where the person is made."""
+    with pytest.raises(UsageError, match="what it gives to others must be frozen") as caught:
+        Human("h", schema=schema)
+
+    assert use in str(caught.value)
+
+
+@pytest.mark.parametrize("schema", [None, int, tuple[int, ...], frozenset[str], FrozenDict[str, int], Json, Report])
+def test_what_a_person_answers_may_be_any_frozen_type(schema: Any) -> None:
+    """With one for each of those that are refused."""
+    assert Human("h", schema=schema).named("other").schema == schema
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from graphflow import MemoryJournal, fork_run, replay, resume
+from graphflow import Budget, MemoryJournal, fork_run, reopen, replay, resume
 from graphflow.cli import main
 from graphflow.errors import GraphflowError, JournalDamaged, NodeFailed
-from graphflow.events import FORMAT, Decision, Fact, Row, kind_of
+from graphflow.events import EDITION, FORMAT, Decision, Fact, Row, kind_of
 from graphflow.model.jsontext import load_json
 from graphflow.persistence.lines import read_run, run_lines
 from graphflow.runtime import rows as rows_module
@@ -97,6 +97,48 @@ async def test_a_stored_run_of_the_corpus_is_gone_on_with() -> None:
 
     assert (waiting.status, len(answers)) == ("waiting", 1)
     assert (answered.status, answered.output) == ("completed", "We call you back.")
+
+    graph, name = RUNS["support_desk_exhausted"].graph, "support_desk_exhausted"
+    stood = await replay(graph, name, journal=journal, changed="compatible")
+    more = await resume(graph, name, journal=journal, budget=Budget(model_calls=9), changed="compatible")
+
+    assert (stood.status, stood.reason and stood.reason.code) == ("exhausted", "model_calls")
+    assert (more.status, bool(more.output)) == ("partial", True)  # two of the team had been refused by then
+    assert (stood.spent.total.model_calls, (more.spent.total.model_calls or 0) > 4) == (4, True)
+
+
+async def test_a_run_of_an_older_edition_is_decided_as_it_was() -> None:
+    """It says of no bound on calls that it refused, and takes a thought for an answer; what begins today does not."""
+    journal = read_journal(path_of("refused"))
+
+    before = await replay(RUNS["refused"].graph, "refused", journal=journal, changed="compatible")
+    now = fold_again(RUNS["refused"].graph, await made("refused"))
+
+    assert (before.status, before.output, before.refused) == ("completed", "All is paid.", ())
+    assert load_json(stored("refused")[0].fact)[-1] != EDITION
+    said = [reason.code for reason in now.refusals]
+    assert said == ["max_calls", "max_calls", "transfers", "max_tool_calls", "max_tool_calls"]
+
+
+@pytest.mark.parametrize("seq", range(0, 90, 6))
+async def test_a_run_of_an_older_edition_is_gone_on_with_as_it_was(seq: int) -> None:
+    """Broken off anywhere, it goes on to the end that it had: an edition is that of a run and not of a session."""
+    rows = stored("refused")
+    kept = [row for row in rows if row.seq <= seq]
+    journal = MemoryJournal()
+    writer = await journal.claim("refused")
+    for row in kept:
+        await writer.append(row)
+    await writer.release()
+
+    async with reopen(RUNS["refused"].graph, "refused", journal=journal, changed="compatible") as run:
+        result = await run.result()
+        while result.status == "waiting":
+            run.answer(result.questions[0].id, "no")
+            result = await run.result()
+
+    assert (result.status, result.output, result.refused) == ("completed", "All is paid.", ())
+    assert await replay(RUNS["refused"].graph, "refused", journal=journal, changed="compatible") == result
 
 
 @pytest.mark.may_block

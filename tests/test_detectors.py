@@ -146,20 +146,23 @@ async def test_new_evidence_begins_the_count_anew() -> None:
     assert seen == []
 
 
-async def test_the_window_forgets() -> None:
-    """Repetitions further apart than the window are not counted together."""
-    failing = [call("look", at="a"), call("nothing"), call("look", at="a")]
-    agent = Agent("agent", model=ScriptedModel(*failing, "done"), tools=[look])
-    graphs = [
-        Graph(
-            "g", START >> agent >> END, context=Talk, detect=[repetition(2, window=size)], budget=Budget(model_calls=9)
-        )
-        for size in (1, 5)
-    ]
+def find(at: str) -> str:
+    """Find nothing, which is no evidence."""
+    raise LookupError(at)
 
-    narrow = (await watched(graphs[0]))[1]
 
-    assert narrow == []
+@pytest.mark.parametrize(("size", "detected"), [(1, []), (2, []), (3, ["repetition"]), (5, ["repetition"])])
+async def test_the_window_forgets(size: int, detected: list[str]) -> None:
+    """Repetitions further apart than the window are not counted together; those within it are."""
+    steps = [call("find", at="a"), call("find", at="b"), call("find", at="a")]
+    agent = Agent("agent", model=ScriptedModel(*steps, "done"), tools=[find])
+    graph = Graph(
+        "g", START >> agent >> END, context=Talk, detect=[repetition(2, window=size)], budget=Budget(model_calls=9)
+    )
+
+    _, seen = await watched(graph)
+
+    assert [found.detector for found in seen] == detected
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,9 @@ class Failure:
 FORMAT: Final = 2
 """The version of the form in which records are stored."""
 
+EDITION: Final = 1
+"""By what a run is decided that begins now, where versions of graphflow have decided otherwise; see decision 0027."""
+
 # --- facts -----------------------------------------------------------------------------------------------------------
 
 
@@ -125,8 +128,7 @@ class RunStarted:
         redacted: whether its texts pass a `redact=`.
         prices: what a token read and a token written cost, by the place of each model in the graph; None in runs that
             were stored before prices were recorded, which go by what the models say.
-        views: whether more than what arrives can cross to a graph in the graph; False in runs that were stored before
-            it could, to which it does not.
+        edition: by what it is decided, to its end; 0 in runs that were stored before editions were recorded.
     """
 
     run: str
@@ -142,7 +144,7 @@ class RunStarted:
     parts: FrozenDict[str, str] | None = None
     redacted: bool = False
     prices: FrozenDict[str, tuple[Decimal, Decimal]] | None = None
-    views: bool = False
+    edition: int = 0
 
 
 @record

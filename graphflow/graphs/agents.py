@@ -18,6 +18,7 @@ from graphflow.model.contract import Report
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, Supervisor, generated_names, said_of
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import DelegateStatement, HandoffStatement
+from graphflow.nodes.human import Human
 from graphflow.nodes.tools import Tool
 
 
@@ -42,12 +43,13 @@ def no_team(look: Look) -> Iterator[Problem]:
 
 
 def answer_contract(look: Look) -> Iterator[Problem]:
-    """What an agent answers with can be the report that the edge by which it is called asks for."""
+    """What an agent or a person answers with can be the report that the edge by which it is called asks for."""
     stations = look.compiled.stations
 
     def steps(key: Key) -> list[Key]:  # whoever ends the frame reports to its caller
         station = stations[str(key)]
-        edges: list[Edge] = [*station.handoffs.values(), *station.errors]
+        takers = [edge for edge in station.handoffs.values() if not isinstance(stations[str(edge.target)].node, Human)]
+        edges: list[Edge] = [*takers, *station.errors]  # a person gives control back
         return [edge.target for edge in edges if isinstance(edge.target, str)]
 
     for statement in look.graph.statements:
@@ -58,10 +60,15 @@ def answer_contract(look: Look) -> Iterator[Problem]:
         for name in sorted(str(key) for key in reach(heads, steps)):
             node = stations[name].node
             if isinstance(node, Agent) and not _can_be(node.output, wanted):
-                given = type_name(node.output)
-                message = f"{name!r} answers with {given}, and {caller!r} wants {wanted.__name__} from it."
-                hint = f"Give the agent output={wanted.__name__} or none, or the edge a report= that fits."
-                yield Problem("answer-contract", (caller, name), message, hint)
+                given, fits = type_name(node.output), f"the agent output={wanted.__name__} or none"
+            elif isinstance(node, Human) and not _can_be(str if node.schema is None else node.schema, wanted):
+                given = "any JSON value" if node.schema is None else type_name(node.schema)
+                fits = f"the person schema={wanted.__name__}{' or str' if wanted is Report else ''}"
+            else:
+                continue
+            message = f"{name!r} answers with {given}, and {caller!r} wants {wanted.__name__} from it."
+            hint = f"Give {fits}, or the edge a report= that fits."
+            yield Problem("answer-contract", (caller, name), message, hint)
 
 
 def _can_be(answer: Any, wanted: type[BaseModel]) -> bool:

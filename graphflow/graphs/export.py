@@ -25,9 +25,11 @@ from pydantic import BaseModel, PydanticInvalidForJsonSchema, PydanticSchemaGene
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from typing_extensions import TypeAliasType
 
+from graphflow.errors import GraphflowError
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
 from graphflow.model.context import Context, add, append, extend, reducer_of, union
+from graphflow.model.contract import CODES, LATER_CODES
 from graphflow.model.secrets import hides, holds_secret, read_hints, veiled
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
@@ -107,7 +109,8 @@ def parts(graph: Graph[Any]) -> dict[str, str]:
     """Return a short digest of each node and edge, of those inside nested graphs too, to tell what has changed.
 
     Every change of a graph's fingerprint is a change of one of them, or of the graph's own bounds and context, which
-    stand under "graph <name>".
+    stand under "graph <name>". How the models of an agent are asked, in JSON or several in line, is a part that a
+    fingerprint leaves out.
     """
     known: dict[int, Any] = {}
     found: dict[str, str] = {}
@@ -119,6 +122,9 @@ def parts(graph: Graph[Any]) -> dict[str, str]:
         found[f"graph {inner.name!r}"] = _digest(data)[:_SHORT]
         for node in nodes:
             found[f"node {where}{node['name']}"] = _digest(node)[:_SHORT]
+        for agent in inner.mentioned():
+            if isinstance(agent, Agent) and (asked := _asked(agent)):
+                found[f"{MODELS}{where}{agent.name}"] = asked
         for edge in edges:
             place = f" ({edge['position'] + 1})" if edge["position"] else ""
             name = f"{where}{edge['source'] or 'START'} -{edge['kind']}-> {edge['target'] or 'END'}{place}"
@@ -126,8 +132,20 @@ def parts(graph: Graph[Any]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+MODELS: Final = "models of "
+"""How the names of the parts begin that say how models are asked."""
+
 _SHORT: Final = 12
 """How many digits of a digest tell two versions of a part apart."""
+
+
+def _asked(agent: Agent) -> str:
+    """Say how the models of an agent are asked; "" for the plain way, and where that cannot be known."""
+    try:
+        native = agent.native
+    except GraphflowError:  # of a provider whose library is missing: it is told when it is asked
+        return ""
+    return "" if native and not agent.fallbacks else f"{'native' if native else 'json'} {len(agent.models)}"
 
 
 def _digest(data: object) -> str:
@@ -333,14 +351,19 @@ def _schema_text(kind: Any, _: str, showing: bool) -> str:  # noqa: FBT001 - it 
     return _written(_settled(found))
 
 
+_CODES: Final = [*CODES]
+
+
 def _settled(found: Any, *, docs: bool = False) -> Any:
     """Put the defaults of sets in an order, for pydantic writes them in that of their hashes; leave docstrings out.
 
-    With `docs` they stay, as where a model reads them.
+    With `docs` they stay, as where a model reads them. Of the codes of a reason those are left out that came later.
     """
     held: Any = found
     if isinstance(found, dict):
         table: dict[str, Any] = held
+        if table.get("enum") == _CODES:
+            table = {**table, "enum": [each for each in _CODES if each not in LATER_CODES]}
         if table.get("uniqueItems") and isinstance(table.get("default"), list):
             table = {**table, "default": sorted(table["default"], key=_written)}
         said = not docs and "properties" in table and isinstance(table.get("description"), str)

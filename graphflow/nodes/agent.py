@@ -47,15 +47,16 @@ class Agent(Node[Context]):
         tools: what it may call.
         output: the type of its answer, which the model then writes as JSON; None for text.
         max_turns: how many calls of its model one visit may make, whatever their cause.
-        max_tool_calls: how many tools one visit may run; a call over it is answered "not executed".
+        max_tool_calls: how many tools one visit may run, questions to people among them; a call over it is answered
+            "not executed".
         repairs: how often one visit may send an answer back that is empty or does not fit its contract.
         decision: "native" for tool calls of the model's own; "json" for a text that gives the reason, then what to
             call; "auto" for what the model can do.
         history: what of the thread it sees when it is entered by a next, choose, fork or map edge, or from START. None
             is "note", but where a run continues a chat (`after=`) and begins with this agent: there it is "full".
         max_tokens: how many tokens one reply may have; fewer when the budget has fewer.
-        rights: the names of the tools that it and everything below it may use, or None for no limit. To ask a person
-            (`AskUser`) is nobody's right to lose.
+        rights: the names of the tools that it and everything below it may use, or None for no limit; `AskUser` is one
+            of them.
         deny: why a tool must not be called with some arguments, or None; it holds below this agent too.
 
     Raises:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from graphflow.errors import UsageError
 from graphflow.model.context import Context
+from graphflow.model.frozen import mutable_part
 from graphflow.nodes.base import Node
 from graphflow.nodes.join import init_node
 
@@ -18,7 +20,11 @@ class Human(Node[Context]):
 
     Attributes:
         question: what is asked; what arrived is shown below it.
-        schema: the type that the answer must have, or None for any JSON value.
+        schema: the type that the answer must have, or None for any JSON value. It goes on as the node's output, so it
+            is one whose values nobody can change.
+
+    Raises:
+        UsageError: if the type could hold something mutable.
     """
 
     question: str
@@ -35,7 +41,13 @@ class Human(Node[Context]):
         description: str = "",
         max_visits: int | None = None,
     ) -> None:
-        """Take the question."""
+        """Take the question, and look at the type."""
+        part = None if schema is None else mutable_part(schema)
+        if part is not None:
+            msg = (
+                f"Human {name!r}: schema={schema!r}: what it gives to others must be frozen: {part[0]}; use {part[1]}."
+            )
+            raise UsageError(msg)
         object.__setattr__(self, "question", question)
         object.__setattr__(self, "schema", schema)
         init_node(self, name, into=into, description=description, max_visits=max_visits, gate=True)

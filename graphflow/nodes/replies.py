@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, Final, cast
 
-from graphflow.events import record
+from graphflow.events import EDITION, record
 from graphflow.model.thread import ToolCall, shown
 from graphflow.nodes.client import ModelReply
 from graphflow.nodes.signatures import check_depth
@@ -31,13 +31,15 @@ class Decided:
     calls: tuple[ToolCall, ...] = ()
     problem: str = ""
     answer_json: str = ""  # an answer that came as JSON, whose text may be read as something else
+    nothing: bool = False  # whether it neither calls nor answers, though it can be read
 
 
-def read_reply(reply: ModelReply, *, native: bool, answer: str = ANSWER) -> Decided:
+def read_reply(reply: ModelReply, *, native: bool, answer: str = ANSWER, edition: int = EDITION) -> Decided:
     """Read a reply in the mode in which it was asked for.
 
     In the mode "json" the call named by `answer` answers; `{"reason": ..., "answer": ...}` does too: models were asked
-    for that once, and some write it all the same.
+    for that once, and some write it all the same. One that calls nothing and does not answer is a thought: in a run of
+    edition 0 it was taken for the answer.
     """
     if native or reply.calls:
         return Decided(reply.text, reply.calls)
@@ -51,6 +53,10 @@ def read_reply(reply: ModelReply, *, native: bool, answer: str = ANSWER) -> Deci
     if not isinstance(found, dict):
         return Decided(reply.text, problem="it is no JSON object")
     table = cast("dict[str, Any]", found)
+    if table.get("calls") == [] and edition:
+        if "answer" not in table:
+            return Decided(reply.text, problem=f"its 'calls' are empty: call a tool, or {answer}", nothing=True)
+        return _answering(table["answer"])
     if "calls" in table:
         return _read_calls(table, reply.text, answer)
     if "answer" in table:

@@ -15,7 +15,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import UsageError
-from graphflow.events import RunStarted
+from graphflow.events import EDITION, RunStarted
 from graphflow.graphs.building import is_added
 from graphflow.graphs.checks import require_runnable
 from graphflow.graphs.graph import Graph
@@ -38,7 +38,6 @@ from graphflow.rehearsal.standins import StandIns
 from graphflow.rehearsal.steering import NEARLY_ALL, who_steers
 from graphflow.runtime.asking import manner_of
 from graphflow.runtime.backends import cancelled_classes, in_a_loop
-from graphflow.runtime.nesting import has_views
 
 C = TypeVar("C", bound=Context)
 
@@ -168,7 +167,7 @@ class _Stages:
         self.prices = _prices(graph, price)
         self.first = RunStarted(
             "rehearsal", graph.name, "", context, merged(graph.budget, budget), max_parallel, False, 0.0,  # noqa: FBT003 - no hook
-            prices=self.prices, views=has_views(graph.compiled, chat=False),
+            prices=self.prices, edition=EDITION,
         )  # fmt: skip
         self.others = StandIns(seed, self.settings)
         for inner in graphs_of(graph):

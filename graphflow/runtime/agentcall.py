@@ -134,9 +134,11 @@ class AgentCall:
 
         command = self.command
         assert isinstance(command, CallTool)  # noqa: S101 - a model sees no step
-        position = command.key.partition(".")[0]
-        where = (self.path, command.turn, position)
-        return idempotency_key(self._runner.run_id, where, command.tool.name, digest(command.arguments))
+        runner, position = self._runner, command.key.partition(".")[0]
+        # A failed attempt of the agent lets the same turn be done again, under the next number.
+        turn = command.turn - command.attempt if runner.fold.edition else command.turn
+        where = (self.path, turn, position)
+        return idempotency_key(runner.run_id, where, command.tool.name, digest(command.arguments))
 
     @property
     def context(self) -> Any:

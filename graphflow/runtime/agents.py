@@ -76,7 +76,7 @@ class Agents(Wishes):
         if node.rights is not None:
             allowed = node.rights if allowed is None else allowed & node.rights
         owed = self.contract_of(frame) if frame.is_node else None
-        manner = manner_of(visit.station, frame.tables.stations, allowed, owed)
+        manner = manner_of(visit.station, frame.tables.stations, allowed, owed, self.edition)
         asked, instructions = "instructions=", node.instructions
         try:
             system = instructions if isinstance(instructions, str) else self._system(visit, node.name, instructions)
@@ -179,9 +179,9 @@ class Agents(Wishes):
             return
         text, wanted, answer_json = reply.text, reply.calls, ""
         if not wanted and not talk.manner.native:
-            decided = read_reply(reply, native=False, answer=talk.manner.answer)
+            decided = read_reply(reply, native=False, answer=talk.manner.answer, edition=self.edition)
             if decided.problem:
-                self._send_back(visit, decided.text, decided.problem)
+                self._send_back(visit, decided.text, decided.problem, nothing=decided.nothing)
                 return
             text, wanted, answer_json = decided.text, decided.calls, decided.answer_json
         if not wanted:
@@ -234,7 +234,7 @@ class Agents(Wishes):
             if wish.kind == "transfer":
                 transfer = transfer or wish
             elif wish.result is None and wish.needs_person:
-                if not wish.asked and (wish.kind == "person" or not self.speaks_against(visit, wish)):
+                if not wish.asked and self.may_be_asked(visit, wish):
                     self._ask_person(visit, wish)
                 waits = waits or wish.result is None
         if waits:
@@ -297,6 +297,7 @@ class Agents(Wishes):
             self.decided(visit, wish, value)
         else:
             wish.result = capped(shown(value))
+            talk.worked[wish.call.name] = True
         self.settle_turn(visit)
 
     def _transfer(self, visit: Visit, wish: Wish) -> None:
@@ -309,6 +310,9 @@ class Agents(Wishes):
         wish.result = f"Control goes over to {edge.target}." if refused is None else f"not executed: {refused.text}"
         for other in talk.wishes:
             if other.result is None:
+                if self.edition:
+                    second = f"a second transfer of a turn, by {other.call.name!r}"
+                    self.refuse(visit.path, "transfers", 1.0, second)
                 other.result = f"not executed: the first transfer of a turn counts, which went to {edge.target}."
                 if refused is not None:
                     other.result = wish.result
@@ -320,7 +324,7 @@ class Agents(Wishes):
         token.frame.offers = self._offers(visit)
         self.end_visit(visit, "completed")
         if refused is None:
-            self.hop(token, edge, (Message(visit.station.name, note),) if note else ())
+            self.hop(token, edge, (Message(visit.station.name, note),) if note or not self.edition else ())
         else:
             self.hit_bound(token, refused)
 
@@ -331,7 +335,7 @@ class Agents(Wishes):
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has asked
         if not text.strip():
-            self._send_back(visit, "", "it is empty")
+            self._send_back(visit, "", "it is empty", nothing=True)
             return
         try:
             output = read_answer(talk.manner.kind, text, answer_json)
@@ -379,8 +383,8 @@ class Agents(Wishes):
             return str(error)
         return ""
 
-    def _send_back(self, visit: Visit, text: str, problem: str) -> None:
-        """Ask for a better answer, or fail when that has been done often enough."""
+    def _send_back(self, visit: Visit, text: str, problem: str, *, nothing: bool = False) -> None:
+        """Ask for a better answer, or fail when that has been done often enough; `nothing`: it says none at all."""
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has answered
         if talk.repairs >= talk.agent.repairs:
@@ -388,7 +392,7 @@ class Agents(Wishes):
                 f" It was told so {'once' if talk.repairs == 1 else f'{talk.repairs} times'}." if talk.repairs else ""
             )
             shown_path, code = path_text(visit.path), "contract"
-            if text:
+            if not nothing:
                 why = problem.rstrip(".")
                 error: Exception = ContractError(f"the answer of {shown_path!r} does not fit: {why}.{times}")
             else:

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from graphflow.events import EDITION
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data
@@ -97,7 +98,9 @@ class Manner(NamedTuple):
         return json_schema(left, self.said, self.answer)
 
 
-def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any) -> Manner:
+def manner_of(
+    station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, owed: Any, edition: int = EDITION
+) -> Manner:
     """Return how an agent is asked where it stands; made once for each way in which it can stand there.
 
     Args:
@@ -105,13 +108,14 @@ def manner_of(station: Station, about: Mapping[str, Station], allowed: frozenset
         about: the stations of the graph, for what is known of the team.
         allowed: the names of the tools that it may use, or None for all.
         owed: the type of the report that it owes a caller, or None.
+        edition: by what the run is decided.
     """
     agent = station.node
     assert isinstance(agent, Agent)  # noqa: S101 - only agents are asked
-    key = allowed, owed, agent.native
+    key = allowed, owed, agent.native, edition
     found: Manner | None = station.manners.get(key)
     if found is None:
-        found = station.manners[key] = _manner(agent, _offers(station, about, allowed), owed)
+        found = station.manners[key] = _manner(agent, _offers(station, about, allowed, edition), owed)
     return found
 
 
@@ -128,7 +132,9 @@ def _manner(agent: Agent, offers: Offers, owed: Any) -> Manner:
     return Manner(offers, specs, said, kind, native=True, size=len(said) + size, said=said, answer="")
 
 
-def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None) -> dict[str, Offer]:
+def _offers(
+    station: Station, about: Mapping[str, Station], allowed: frozenset[str] | None, edition: int
+) -> dict[str, Offer]:
     agent = station.node
     assert isinstance(agent, Agent)  # noqa: S101 - only agents are offered tools
     found: dict[str, Offer] = {}
@@ -147,7 +153,8 @@ def _offers(station: Station, about: Mapping[str, Station], allowed: frozenset[s
         found.setdefault(name, Offer("transfer", ToolSpec(name, text, NOTE_SCHEMA), edge=station.handoffs[target]))
     if allowed is None:
         return found
-    return {name: offer for name, offer in found.items() if offer.kind != "tool" or name in allowed}
+    limited = ("tool", "person") if edition else ("tool",)
+    return {name: offer for name, offer in found.items() if offer.kind not in limited or name in allowed}
 
 
 def short_brief(brief: type[Brief]) -> str:

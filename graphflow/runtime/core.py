@@ -59,10 +59,10 @@ class Core:
     """Tables, the two lists that `advance` returns, and the calls between the parts."""
 
     __slots__ = (
-        "agenda", "at", "busy", "cancelling", "commands", "deadline", "deadline_timer", "decisions", "ended", "final",
-        "halted", "hooked", "max_parallel", "next_scope", "next_timer", "output", "partial", "prices", "questions",
-        "queue", "queues", "refusals", "root", "scopes", "seconds", "slots", "spent_by_edge", "spent_by_node",
-        "timed_frames", "timers", "troubles", "unfunded", "views", "visits",
+        "agenda", "at", "busy", "cancelling", "commands", "deadline", "deadline_timer", "decisions", "edition", "ended",
+        "final", "halted", "hooked", "max_parallel", "next_scope", "next_timer", "output", "partial", "prices",
+        "questions", "queue", "queues", "refusals", "root", "scopes", "seconds", "slots", "spent_by_edge",
+        "spent_by_node", "timed_frames", "timers", "troubles", "unfunded", "views", "visits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -83,6 +83,7 @@ class Core:
         self.deadline_timer: int | None = None
         self.max_parallel: int | None = None
         self.hooked = False
+        self.edition: int = 0  # by what the run is decided
         self.prices: dict[tuple[int, str, int], Price] | None = None  # by an agent's graph, its name, and the model
         self.views = False  # whether more than what arrives can cross to a graph in the graph
         self.queues = True  # whether a visit may have to wait for a hook or a slot

@@ -135,7 +135,7 @@ class Frames(Core):
             return entered, False
         if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
             return visit.token.context, True
-        by_handoff = visit.edge.name.kind == "handoff"
+        by_handoff = visit.edge.name.kind == "handoff" and self.edition > 0
         return fresh_context(graph.context, visit.inbox, visit.token.context if by_handoff else None), False
 
     # --- closing ---

@@ -37,7 +37,7 @@ from graphflow.runtime.views import (
 def has_views(tables: Compiled, *, chat: bool) -> bool:
     """Tell whether more than what arrives can cross to a graph in a graph, or does as the next message of a chat.
 
-    A run says so when it starts: one that was stored before graphs had views goes on without.
+    It holds from edition 1 on: a run that was stored before graphs had views goes on without.
     """
     if chat:
         first = [tables.stations[edge.target].node for edge in out_edges(tables.start) if isinstance(edge.target, str)]

@@ -5,15 +5,17 @@ It is decided from the tables of the fold alone, so a run that is folded again a
 
 from __future__ import annotations
 
+from graphflow.events import EDITION
 from graphflow.graphs.compiled import Edge
-from graphflow.nodes.tools import Tool
+from graphflow.nodes.tools import AskUser, Tool
 from graphflow.runtime.tables import Talk, Token, Visit
 
 
-def used_up(visit: Visit) -> frozenset[str]:
+def used_up(visit: Visit, edition: int = EDITION) -> frozenset[str]:
     """Return the names of the tools and delegations that an agent's bounds refuse by now.
 
-    A transfer is never among them: where its bound is hit, the graph escalates.
+    A transfer is never among them: where its bound is hit, the graph escalates. Nor is a question in a run of edition
+    0, where nothing bounded it.
     """
     talk = visit.talk
     assert talk is not None  # noqa: S101 - it has been entered
@@ -22,7 +24,7 @@ def used_up(visit: Visit) -> frozenset[str]:
         if offer.kind == "ask" and offer.edge is not None:
             gone = _is_refused(visit.token, offer.edge)
         else:
-            gone = isinstance(offer.tool, Tool) and _is_spent(talk, offer.tool)
+            gone = offer.tool is not None and (offer.kind == "tool" or edition > 0) and _is_spent(talk, offer.tool)
         if gone:
             found.add(name)
     return frozenset(found)
@@ -39,7 +41,7 @@ def _is_refused(token: Token, edge: Edge) -> bool:
     )
 
 
-def _is_spent(talk: Talk, tool: Tool) -> bool:
+def _is_spent(talk: Talk, tool: Tool | AskUser) -> bool:
     """Tell whether a tool may not be called any more, as `wishes` refuses it."""
     if talk.tools_run >= talk.agent.max_tool_calls:
         return True

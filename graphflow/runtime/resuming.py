@@ -410,7 +410,7 @@ def _taken_up(setup: Setup, folded: Folded, budget: Budget | None, answers: Mapp
     taken_up = bool(facts)
     facts += [answer_to(runner, question, value, taken_up=taken_up) for question, value in answers.items()]
     graph = prepared(setup.graph)
-    parts = graph.parts if graph.fingerprint != folded.fingerprint else None
+    parts = graph.parts if graph.fingerprint != folded.fingerprint or graph.parts != folded.parts else None
     prices = prices_of(setup.graph)
     now = None if folded.fold.prices == by_agent(setup.graph, prices) else prices
     session = SessionStarted(time.time(), graph.fingerprint, parts, now)

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 
 from graphflow.errors import RunExists, UsageError
-from graphflow.events import Before, Clock, Earlier, Journal, Listener, RunStarted
+from graphflow.events import EDITION, Before, Clock, Earlier, Journal, Listener, RunStarted
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.pricing import prices_of, readiness_of
 from graphflow.model.budget import ADDITIVE, Budget
@@ -73,7 +73,7 @@ def start(
         hint = f" Write {wanted}({first}=...)." if isinstance(cast("object", context), str) and first else ""
         msg = f"the graph {graph.name!r} runs on a {wanted}, not on a {type(context).__name__}.{hint}"
         raise UsageError(msg)
-    require_runnable, setup_of, runner_of, has_views = _engine()
+    require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)
     earlier = None if after is None else _earlier(graph, after)
     chosen = run_id or new_run_id()
@@ -83,7 +83,7 @@ def start(
         first = RunStarted(
             chosen, graph.name, "" if made is None else made.fingerprint, context, _merged(graph.budget, budget),
             max_parallel, before is not None, time.time(), earlier, parts=None if made is None else made.parts,
-            prices=prices, views=has_views(graph.compiled, chat=earlier is not None),
+            prices=prices, edition=EDITION,
         )  # fmt: skip
         setup = setup_of(
             graph=graph, run_id=chosen, clock=clock or RealClock(), store=store, listeners=listeners, before=before,
@@ -114,14 +114,13 @@ def start(
 
 
 @functools.cache
-def _engine() -> tuple[Callable[[Graph[Any]], None], type[Setup], type[Runner], Callable[..., bool]]:
+def _engine() -> tuple[Callable[[Graph[Any]], None], type[Setup], type[Runner]]:
     """Load what only a run needs, once: an import inside a function takes as long as a short node, each time."""
     from graphflow.graphs.checks import require_runnable
-    from graphflow.runtime.nesting import has_views
     from graphflow.runtime.recorder import Setup
     from graphflow.runtime.runner import Runner
 
-    return require_runnable, Setup, Runner, has_views
+    return require_runnable, Setup, Runner
 
 
 def check_given(budget: object, listeners: object) -> None:

@@ -168,7 +168,12 @@ def fold_rows(
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
     folded = Folded(Fold(graph), first, [] if keep else None, parts=parts, fingerprint=fingerprint)
-    _feed(folded, run, stored, [first, *others], rows)
+    try:
+        _feed(folded, run, stored, [first, *others], rows)
+    except JournalMismatch:
+        if first.edition and changed != "compatible":
+            _check_models(graph, run, parts)
+        raise
     folded.recall.forget(folded.fold.visits)
     return folded
 
@@ -253,10 +258,24 @@ def _graph_of(run: str, stored: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
 
 def _check_graph(graph: Graph[Any], run: str, fingerprint: str, before: Mapping[str, str]) -> None:
     mine = prepared(graph)
-    if mine.fingerprint == fingerprint:
-        return
-    now = mine.parts
+    if mine.fingerprint != fingerprint:
+        raise _changed(run, before, mine.parts)
+
+
+def _check_models(graph: Graph[Any], run: str, before: Mapping[str, str]) -> None:
+    """Look whether models are asked in another way: no part of a graph, and yet what is stored may not fit any more."""
+    from graphflow.graphs.export import MODELS
+
+    was, now = (
+        {name: how for name, how in parts.items() if name.startswith(MODELS)}
+        for parts in (before, prepared(graph).parts)
+    )
+    if was != now:
+        raise _changed(run, was, now)
+
+
+def _changed(run: str, before: Mapping[str, str], now: Mapping[str, str]) -> GraphChanged:
     added = [name for name in now if name not in before]
     removed = [name for name in before if name not in now]
     differ = [name for name in now if name in before and before[name] != now[name]]
-    raise GraphChanged(run, added, removed, differ)
+    return GraphChanged(run, added, removed, differ)

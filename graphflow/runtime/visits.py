@@ -461,7 +461,7 @@ class Visits(Attempts):
         if token.thread is not None or token.frame.thread is not None:
             thread_of(token).noted = ""  # the note stands in no call of a model
         note = outcome.note  # without one nothing arrives, as behind a node that returned nothing
-        self.take(token, edge, () if note is None else (Message(visit.station.name, note),))
+        self.take(token, edge, () if note is None and self.edition else (Message(visit.station.name, note),))
 
 
 def _for_people(value: Any) -> str:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 from graphflow.errors import UnknownTarget, UnknownTool
 from graphflow.events import EffectFinished, Failure
 from graphflow.model.budget import Budget
-from graphflow.model.contract import Approval, Reason
+from graphflow.model.contract import Approval, Bound, Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import path_text
 from graphflow.model.thread import ThreadMessage, ToolCall, capped, evened, shown
@@ -84,7 +84,7 @@ class Wishes(Core):
         self.start_model_call(visit, int(wanted[TOKENS]), 0 if usd is SOMETHING else usd)
         messages, schema = talk.messages, manner.schema
         if not manner.native:
-            gone = used_up(visit)
+            gone = used_up(visit, self.edition)
             messages, schema = asked_in_json(messages, manner, gone), manner.schema_without(gone)
         request = ModelRequest(
             node.name, talk.source, visit.turn, talk.system, messages, manner.specs, schema, max_tokens,
@@ -244,7 +244,7 @@ class Wishes(Core):
                 return
             if wish.result is None and not wish.under_way:
                 self.start_tool(visit, wish)
-            if wish.under_way:
+            if wish.result is None:  # it is under way, or waits for what a person says about others
                 return
 
     def start_tool(self, visit: Visit, wish: Wish) -> None:
@@ -253,7 +253,10 @@ class Wishes(Core):
             self._run_when_paid(visit, wish)
 
     def speaks_against(self, visit: Visit, wish: Wish) -> bool:
-        """Answer a call that a rule denies or that is over a limit, those counted that wait for a person before it."""
+        """Tell whether a call must not be made: a rule denies it, or it is over a limit, and then it is answered.
+
+        Those count that wait for a person before it. Where only they make it too many, it waits, too.
+        """
         talk = visit.talk
         assert talk is not None  # noqa: S101 - it has replied
         against = self._against(visit, wish)
@@ -262,9 +265,37 @@ class Wishes(Core):
         elif not wish.asked:
             before = [other for other in talk.wishes if other.asked and other.result is None and other.kind == "tool"]
             over = self._over_limit(visit, wish, before)
+            if over and self.edition:
+                sure = [other for other in before if not other.needs_person]
+                if not self._over_limit(visit, wish, sure):
+                    return True  # of the others one may be rejected: it waits for that
             if over:
-                self._not_run(visit, wish, over)
+                self._over(visit, wish, over)
         return wish.result is not None
+
+    def may_be_asked(self, visit: Visit, wish: Wish) -> bool:
+        """Tell whether a person may be asked about a call now, or for it; one that may never be asked is answered."""
+        if wish.kind != "person":
+            return not self.speaks_against(visit, wish)
+        talk = visit.talk
+        assert talk is not None  # noqa: S101 - it has replied
+        if not self.edition:  # nothing bounded questions then
+            return True
+        free = not self.speaks_against(visit, wish)
+        talk.tools_run += free
+        return free
+
+    def _over(self, visit: Visit, wish: Wish, why: str) -> None:
+        """Answer a call that is over a limit of its agent or its tool, and say so as of every bound."""
+        talk, tool = visit.talk, wish.tool
+        assert talk is not None and tool is not None  # noqa: S101, PT018 - it is a call of one
+        if self.edition:
+            agent = talk.agent
+            all_used = talk.tools_run >= agent.max_tool_calls
+            bound: Bound = "max_tool_calls" if all_used else "max_calls"
+            limit = agent.max_tool_calls if all_used else tool.max_calls
+            self.refuse(visit.path, bound, limit, f"a call of the tool {tool.name!r}")
+        self._not_run(visit, wish, why)
 
     def _run_when_paid(self, visit: Visit, wish: Wish) -> None:
         """Run a tool now, when somebody gives back what it costs, or not at all."""
@@ -298,7 +329,7 @@ class Wishes(Core):
         over = self._over_limit(visit, wish, ())
         if over:  # others came first while it waited
             wish.under_way = False
-            self._not_run(visit, wish, over)
+            self._over(visit, wish, over)
             return True
         wanted = _tool_costs(wish)
         if visit.token.frame.meter.refusing(wanted) is not None:
@@ -371,7 +402,7 @@ class Wishes(Core):
     def _over_limit(visit: Visit, wish: Wish, before: Sequence[Wish]) -> str:
         """Say which limit of the agent or the tool a call is over, with those that come before it; "" if none."""
         talk, tool = visit.talk, wish.tool
-        assert talk is not None and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
+        assert talk is not None and tool is not None  # noqa: S101, PT018 - it is a call of one
         if talk.tools_run + len(before) >= talk.agent.max_tool_calls:
             return f"the limit of {talk.agent.max_tool_calls} tool calls is reached."
         used = talk.used.get(tool.name, 0) + sum(other.tool is tool for other in before)
@@ -382,7 +413,7 @@ class Wishes(Core):
     def _against(self, visit: Visit, wish: Wish) -> str:
         """Say why a rule denies a tool call; "" if none does."""
         node, tool = visit.station.node, wish.tool
-        assert isinstance(node, Agent) and isinstance(tool, Tool)  # noqa: S101, PT018 - it is one
+        assert isinstance(node, Agent) and tool is not None  # noqa: S101, PT018 - it is a call of one
         denies = (*visit.token.frame.rights.denies, *(() if node.deny is None else (node.deny,)))
         for deny in denies:
             try:

@@ -310,4 +310,5 @@ async def test_i11_a_tool_that_cancels_itself_is_no_cancelled_run() -> None:
     assert played.result.status == "completed"
     finished = [body for body in played.of(EffectFinished) if body.key == "0"]
     assert len(finished) == len([body for body in played.of(EffectStarted) if body.key == "0"]) == 1
-    assert not played.of(Warned)
+    said = {body.warning for body in played.of(Warned)}
+    assert said <= {"loop_blocked"}  # which is wall time: a busy machine has it too

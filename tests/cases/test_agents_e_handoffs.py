@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytest
 
 from graphflow import END, START, Budget, Context, Graph, Human, State, ToolCall, ToolStep, fork, node
-from graphflow.events import NodeEnded, NodeStarted
+from graphflow.events import NodeEnded, NodeStarted, Refused
 from graphflow.model.ids import names
 from graphflow.testing import call
 from tests.cases.agents import (
@@ -194,6 +194,9 @@ async def test_e3_e5_the_first_transfer_of_a_turn_counts(targets: list[str], ids
         assert failed
         assert text == f"not executed: the first transfer of a turn counts, which went to {targets[0]}."
     assert played.result.status == "completed"
+    told = [(f"a second transfer of a turn, by 'transfer_to_{target}'", 1.0) for target in targets[1:]]
+    assert [(body.wanted, body.limit) for body in played.of(Refused) if body.bound == "transfers"] == told
+    assert [(reason.code, reason.path) for reason in played.result.refused] == [("transfers", "triage")] * len(told)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -18,7 +18,7 @@ from graphflow import (
     run,
     tool,
 )
-from graphflow.events import EffectRequested, EffectStarted, NodeRetried
+from graphflow.events import EffectRequested, EffectStarted, NodeRetried, Refused
 from graphflow.testing import call
 from tests.cases.agents import Rules, Talk, asked, model_calls, play, results_in, says, tool_runs
 
@@ -96,6 +96,11 @@ async def test_h7_tool_calls_over_their_limit_are_not_executed() -> None:
     assert tool_runs(played) == ["look"] * 7
     assert [failed for _, failed in results_in(played.result.thread)] == [False] * 7 + [True] * 3
     assert played.result.output == "answered"
+    refused = played.of(Refused)
+    assert [(body.bound, body.limit, body.wanted) for body in refused] == [
+        ("max_tool_calls", 7.0, "a call of the tool 'look'")
+    ] * 3
+    assert [(reason.code, reason.limit) for reason in played.result.refused] == [("max_tool_calls", 7.0)] * 3
 
 
 # --- H9 --------------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Case J7: a stored run and a graph that has changed: refused with the difference, or taken if it decides alike."""
 
+import json
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +12,14 @@ from graphflow import (
     END,
     START,
     Agent,
+    AskUser,
     Budget,
     Context,
     Graph,
     Human,
     Join,
+    ModelRefused,
+    ModelRequest,
     Node,
     State,
     Step,
@@ -29,7 +33,7 @@ from graphflow import (
     when,
 )
 from graphflow.errors import GraphChanged, JournalMismatch
-from graphflow.testing import ManualClock, MemoryJournal, ScriptedModel, call
+from graphflow.testing import ManualClock, MemoryJournal, RuleModel, ScriptedModel, call
 from tests.cases.stored import RUN
 
 
@@ -273,3 +277,66 @@ async def test_j7_what_says_nothing_to_a_run_may_change() -> None:
     same = Graph("g", *statements, context=Case, description="the same")
 
     assert (await resume(same, RUN, journal=journal, answers={"ask": 1})).output == 2
+
+
+def in_a_way(native: bool, fallbacks: int, *, spare: bool = False) -> Graph[Any]:
+    """Make a graph of one agent that asks a person, and a model that is asked in some way."""
+
+    def says_so(request: ModelRequest) -> Any:
+        answered = any("so be it" in message.text for message in request.messages)
+        if request.decision == "native":
+            return "done" if answered else call("ask_user", question="?")
+        named = {"tool": "answer", "arguments": {"answer": "done"}}
+        asking = {"tool": "ask_user", "arguments": {"question": "?"}}
+        return json.dumps({"reason": "r", "calls": [named if answered else asking]})
+
+    def fails(_: ModelRequest) -> Any:
+        msg = "down"
+        raise ModelRefused(msg)
+
+    works = RuleModel(otherwise=says_so, native_tools=native)
+    models = [works] if not fallbacks else [RuleModel(otherwise=fails, native_tools=native), works]
+    asked = Agent("a", model=models[0], fallbacks=[*models[1:], *[works] * spare], tools=[AskUser()])
+    return Graph("g", START >> asked >> END, context=Case, budget=Budget(model_calls=9, tokens=100_000))
+
+
+WAYS: dict[str, tuple[tuple[bool, int], tuple[bool, int], list[str]]] = {
+    "in JSON from now on": ((True, 0), (False, 0), ["added"]),
+    "in JSON no more": ((False, 0), (True, 0), ["removed"]),
+    "without its fallback": ((True, 1), (True, 0), ["removed"]),
+    "in JSON, with its fallback": ((True, 1), (False, 1), ["changed"]),
+}
+
+
+@pytest.mark.parametrize("way", list(WAYS))
+async def test_j7_models_that_are_asked_in_another_way_are_named(way: str) -> None:
+    """They are no part of a graph's identity; where what is stored does not fit any more, they are what has changed."""
+    before, after, what = WAYS[way]
+    journal = MemoryJournal()
+    waiting = await run(in_a_way(*before), Case(), journal=journal, run_id=RUN, clock=ManualClock())
+    rows = await journal.read(RUN)
+    assert in_a_way(*before).fingerprint() == in_a_way(*after).fingerprint()
+
+    with pytest.raises(GraphChanged) as caught:
+        await resume(in_a_way(*after), RUN, journal=journal, answers={waiting.questions[0].id: "so be it"})
+
+    error = caught.value
+    assert [name for name in ("added", "removed", "changed") if getattr(error, name)] == what
+    assert (*error.added, *error.removed, *error.changed) == ("models of a",)
+    assert await journal.read(RUN) == rows
+    with pytest.raises(JournalMismatch):
+        await replay(in_a_way(*after), RUN, journal=journal, changed="compatible")
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("fallbacks", [0, 1])
+async def test_j7_models_that_make_no_difference_may_change(native: bool, fallbacks: int) -> None:
+    """One more fallback that is never asked, and other models that are asked alike."""
+    journal = MemoryJournal()
+    waiting = await run(in_a_way(native, fallbacks), Case(), journal=journal, run_id=RUN, clock=ManualClock())
+    answers = {waiting.questions[0].id: "so be it"}
+
+    result = await resume(in_a_way(native, fallbacks, spare=True), RUN, journal=journal, answers=answers)
+
+    assert (result.status, result.output) == ("completed", "done")
+    assert await replay(in_a_way(native, fallbacks), RUN, journal=journal) == result

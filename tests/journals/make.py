@@ -2,9 +2,10 @@
 
     python -m tests.journals.make
 
-writes every file again but for those of older formats. That is right when a change is meant to change what a run
-decides, or how it is stored; the difference of the files then shows what has changed, and belongs into a fragment of
-changelog.d. Where the format changes, some files are kept as they are and named in OLDER.
+writes every file again but for those of older formats and editions. That is right when a change is meant to change what
+a run decides, or how it is stored; the difference of the files then shows what has changed, and belongs into a fragment
+of changelog.d. Where the format changes, some files are kept as they are and named in OLDER; where runs that begin from
+then on are decided otherwise (EDITION in graphflow/events), in OF_OLD.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from graphflow import (
     END,
     START,
     Agent,
+    AskUser,
     Budget,
     Call,
     Context,
@@ -47,7 +49,7 @@ from graphflow.model.ids import names
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.persistence.lines import run_lines
 from graphflow.runtime.checksums import chained
-from graphflow.testing import ManualClock, RuleModel
+from graphflow.testing import ManualClock, RuleModel, call
 
 FOLDER: Final = Path(__file__).parent
 
@@ -192,6 +194,57 @@ def in_json() -> Graph[Told]:
     )  # fmt: skip
 
 
+def says_with_haste(request: ModelRequest) -> Any:
+    """Say what models do whose calls are refused, and then what they do in the end."""
+    heard = sum(message.role == "assistant" for message in request.messages)
+    if request.agent == "hasty":
+        answer = '{"tool": "answer", "arguments": {"answer": "Ulm."}}'
+        return f'{{"reason": "I must look first.", "calls": [{answer if heard else ""}]}}'
+    if request.agent == "eager":
+        looks = [call("look", town=town) for town in ("Ulm", "Bonn", "Kiel", "Rhodes")]
+        return looks if not heard else [call("transfer_to_payer", note="pay"), call("transfer_to_other", note="pay")]
+    if request.agent == "payer":
+        pays = [call("pay", amount=amount) for amount in (1, 2)]
+        return [pays, [call("ask_user", question=f"{number}?") for number in range(3)], "Paid."][min(heard, 2)]
+    if request.agent == "boss":
+        return "All is paid." if heard else call("ask_clerk", objective="Ask.")
+    return "Nobody said anything." if heard else call("ask_user", question="Who pays?")
+
+
+@tool(max_calls=2)
+def look(town: str) -> str:
+    """Look at a town."""
+    return f"{town} is nice"
+
+
+@tool(approval=True, max_calls=1)
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    return f"paid {amount}"
+
+
+def refused() -> Graph[Told]:
+    """Return a team whose bounds and rights refuse calls of every kind."""
+    json, model = (RuleModel(otherwise=says_with_haste, native_tools=native) for native in (False, True))
+    hasty = Agent("hasty", model=json, tools=[look])
+    eager = Agent("eager", model=model, tools=[look], max_tool_calls=3)
+    payer = Agent("payer", model=model, tools=[pay, AskUser()], max_tool_calls=2)
+    other = Agent("other", model=model)
+    boss = Supervisor("boss", model=model, rights=["look"])
+    clerk = Agent("clerk", model=model, tools=[look, AskUser()])
+    return Graph(
+        "refused",
+        START >> hasty >> eager >> boss >> END,
+        eager.hands_off(payer, other, max_hops=1),
+        payer >> boss,
+        other >> boss,
+        boss.delegates(clerk, max_hops=1),
+        context=Told,
+        max_depth=1,
+        budget=Budget(model_calls=20, tokens=40_000),
+    )
+
+
 TRIP: Final = Graph(
     "trip",
     START >> (weather, trains, when(by_sea, ferries)) >> plan,
@@ -208,6 +261,7 @@ DESK: Final = support_desk.support()
 CHAT: Final = support_desk.desk_that_hands_over()
 NO_LEDGER: Final = support_desk.support(no_ledger)
 IN_JSON: Final = in_json()
+REFUSED: Final = refused()
 
 
 class Stored(NamedTuple):
@@ -254,6 +308,23 @@ def answered_in_a_fork(graph: Graph[Any], context: Context, answer: str) -> Play
     return play
 
 
+def answered(graph: Graph[Any], context: Context) -> Play:
+    """A run in one session whose questions are answered one by one; of what is to be approved, the first is not."""
+
+    async def play(journal: MemoryJournal, run_id: str) -> None:
+        rejected = False
+        async with start(graph, context, journal=journal, run_id=run_id, clock=ManualClock(), max_parallel=1) as run:
+            result = await run.result()
+            while result.status == "waiting":
+                asked = result.questions[0]
+                approves = "Approve" in asked.text
+                run.answer(asked.id, ("yes" if rejected else "no") if approves else "nobody")
+                rejected = rejected or approves
+                result = await run.result()
+
+    return play
+
+
 def given_more(graph: Graph[Any], context: Context, budget: Budget, more: Budget) -> Play:
     """A run that a bound has stopped, which then has more."""
 
@@ -288,6 +359,7 @@ RUNS: Final[dict[str, Stored]] = {
     "support_desk_cancelled": Stored(DESK, "cancelled", cancelled_at(DESK, support_desk.Case(), "shipping")),
     "support_desk_partial": Stored(NO_LEDGER, "partial", whole(NO_LEDGER, support_desk.Case())),
     "in_json": Stored(IN_JSON, "completed", whole(IN_JSON, Told())),
+    "refused": Stored(REFUSED, "completed", answered(REFUSED, Told())),
     "silent_failed": Stored(SILENT, "failed", fails(whole(SILENT, Trip()))),
     "trip": Stored(TRIP, "completed", whole(TRIP, Trip())),
     "chat_waiting": Stored(CHAT, "waiting", whole(CHAT, support_desk.Case(question=ANGRY))),
@@ -301,6 +373,9 @@ RUNS: Final[dict[str, Stored]] = {
 
 OLDER: Final[dict[str, int]] = {"chat_waiting": 1, "support_desk_exhausted": 1, "trip": 1}
 """The files that are kept in an older format, which no code of today writes."""
+
+OF_OLD: Final = frozenset({"refused"})
+"""The files that are kept because no run of today decides so: each is of an older edition."""
 
 
 async def made(name: str) -> list[Row]:
@@ -327,7 +402,7 @@ def without_wall(row: Row) -> Row:
 
 def main() -> None:
     """Write every file of the corpus that is of the present format."""
-    for name in RUNS.keys() - OLDER:
+    for name in RUNS.keys() - OLDER - OF_OLD:
         rows = anyio.run(partial(made, name))
         (FOLDER / f"{name}.jsonl").write_text(
             "".join(f"{line}\n" for line in run_lines(name, rows)), "utf-8", newline="\n"

@@ -18,6 +18,7 @@ from anyio.lowlevel import checkpoint
 
 from graphflow.errors import BoundHit, EffectKeyRequired
 from graphflow.events import (
+    EDITION,
     AnswerGiven,
     BudgetAdded,
     CancelRequested,
@@ -53,7 +54,6 @@ from graphflow.runtime.commands import (
     StartBody,
 )
 from graphflow.runtime.core import failure_of
-from graphflow.runtime.nesting import has_views
 from graphflow.runtime.recall import Asked as Remembered
 from graphflow.runtime.recall import Memory, Recall
 from graphflow.runtime.rows import Rows
@@ -195,9 +195,9 @@ class Driver:
     def go(self, context: Context) -> "Driver":
         """Run to an end; a question is answered, so that "waiting" is none."""
         world = self.world
-        hooked, views = world.hook is not None, has_views(self.graph.compiled, chat=False)
-        name, most, budget = self.graph.name, world.max_parallel, world.budget
-        self.give(RunStarted("run", name, "", context, budget, most, hooked, 0.0, views=views))
+        hooked, name = world.hook is not None, self.graph.name
+        most, budget = world.max_parallel, world.budget
+        self.give(RunStarted("run", name, "", context, budget, most, hooked, 0.0, edition=EDITION))
         return self.go_on()
 
     def take_up(self, folded: Folded, stored: Sequence[Row], *facts: Fact) -> "Driver":
