@@ -17,7 +17,7 @@ from graphflow.cli import main
 from graphflow.events import Row
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.persistence.lines import read_event
-from graphflow.runtime.checksums import chained
+from graphflow.runtime.checksums import chained, without_checksum
 from tests.servers import Postgres
 from tests.servers import shared_postgres as shared_postgres  # noqa: PLC0414 - a fixture
 
@@ -30,11 +30,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
+from annotated_types import Len
 from pydantic import BaseModel, SecretStr
 
 from graphflow import (
     END, START, Budget, Call, Context, Delegate, Graph, Human, Report, State, Step, Update, append, fork, node, when,
 )
+from graphflow import secret as mark
 
 
 def called(text: str) -> str:
@@ -51,6 +53,17 @@ class Case(Context):
 class Login(Context):
     question: str
     token: SecretStr
+
+
+class Short(Context):
+    question: str
+    token: Annotated[SecretStr, Len(max_length=2)]
+
+
+class Hidden(Context):
+    question: str = "q"
+    pin: Annotated[int, mark] = 1
+    login: Login | None = None
 
 
 class Fruit(Enum):
@@ -131,6 +144,12 @@ breaks = Graph("breaks", START >> work >> boom >> END, context=Case)
 odds = Graph("odds", START >> odd >> END, context=Case)
 team = Graph("team", START >> lead, lead.delegates(worker, max_hops=2), lead >> END, context=Case, max_depth=2)
 secret = Graph("secret", START >> Human("go", "Go?", schema=bool) >> tells >> END, context=Login)
+password = Graph(
+    "password", START >> (Human("one", "Password?", schema=SecretStr), Human("two", "Pin?", schema=SecretStr)) >>
+    Human("go", "Go?", schema=bool) >> found >> END, context=Case,
+)
+short = Graph("short", START >> found >> END, context=Short)
+hidden = Graph("hidden", START >> found >> END, context=Hidden)
 evil_graph = Graph("evil\x1b]0;x\x07", START >> evil >> Human("ask\x1b[2J", "\x1b[31m?") >> END, context=Case)
 '''
 
@@ -519,6 +538,69 @@ def test_secrets_are_asked_for_and_come_from_the_environment(
     assert resumed[1] == replayed[1] == "8\n"
     assert not any(b"hunter22" in file.read_bytes() for file in Path(".graphflow").rglob("*") if file.is_file())
     assert "hunter22" not in "".join(out + err for _, out, err in (missing, unknown, shown, resumed, replayed))
+
+
+def test_a_run_whose_people_answered_with_secrets_is_gone_on_with(
+    graphs: Target, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer is asked for by its question, is resumed and replayed, and stands in no file."""
+    words = ("--answer", "one=hunter22", "--answer", "two=hunter33")
+    monkeypatch.setenv("ONE", "hunter22")
+    monkeypatch.setenv("TWO", "hunter33")
+    given = ("--secret", "one=ONE", "--secret", "two=TWO")
+    first = done(capsys, "run", graphs("password"), "q", "--run-id", "one", *words)
+
+    missing = done(capsys, "resume", "one", "--answer", "go=true")
+    resumed = done(capsys, "resume", "one", "--answer", "go=true", *given)
+    replayed = done(capsys, "replay", "one", *given)
+
+    assert [code for code, _, _ in (first, missing, resumed, replayed)] == [4, 2, 0, 0]
+    assert "out of the environment: --secret one=VARIABLE --secret two=VARIABLE." in missing[2]
+    assert resumed[1] == replayed[1]
+    assert not any(b"hunter" in file.read_bytes() for file in Path(".graphflow").rglob("*") if file.is_file())
+
+
+def test_a_secret_without_a_name_is_given_too(graphs: Target, capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions called answers of people nothing; what the error says can be written as it stands."""
+    done(capsys, "run", graphs("password"), "q", "--run-id", "one", "--answer", "one=hunter22", "--answer", "two=x")
+    nameless()
+    monkeypatch.setenv("WORD", "hunter22")
+
+    missing = done(capsys, "resume", "one", "--answer", "go=true")
+    resumed = done(capsys, "resume", "one", "--answer", "go=true", "--secret", "=WORD")
+
+    assert (missing[0], resumed[0]) == (2, 0)
+    assert "--secret =VARIABLE." in missing[2]
+    assert "write --secret FIELD=VARIABLE" in done(capsys, "resume", "one", "--secret", "=")[2]
+
+
+def nameless() -> None:
+    """Take the names of secrets out of the one stored run, as if an older version had written it."""
+    with sqlite3.connect(".graphflow/runs.db") as database:
+        found = database.execute("SELECT id, at, fact, decisions FROM rows ORDER BY id").fetchall()
+        facts = [re.sub('"name":"(one|two)"', '"name":""', row[2]) for row in found]
+        rows = chained(
+            Row(key % (1 << 32), at, fact, without_checksum(decisions))
+            for (key, at, _, decisions), fact in zip(found, facts, strict=True)
+        )
+        for (key, *_), row in zip(found, rows, strict=True):
+            database.execute("UPDATE rows SET fact = ?, decisions = ? WHERE id = ?", (row.fact, row.decisions, key))
+
+
+@pytest.mark.parametrize(
+    ("target", "item"),
+    [
+        ("hidden", "pin=hunter22"), ("hidden", 'pin={"hunter22": 1}'), ("hidden", 'login={"token": ["hunter22"]}'),
+        ("hidden", "login=hunter22"), ("hidden", "pn=hunter22"), ("short", "token=hunter22"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_does_not_fit_is_not_repeated(graphs: Target, capsys: Printed, target: str, item: str) -> None:
+    """What is wrong with `--set` names the field, and not the value that was written."""
+    code, out, err = done(capsys, "run", graphs(target), "--set", item, "--set", "question=q")
+
+    assert code == 2
+    assert "hunter22" not in out + err
+    assert f"--set {item.partition('=')[0]}=..." in err
 
 
 # --- replaying and forking -------------------------------------------------------------------------------------------

@@ -505,14 +505,13 @@ async def test_an_escalation_with_a_way_on_takes_it() -> None:
     assert played.result.status == "completed"
 
 
-async def test_a_handoff_without_a_note_says_who_gave_control() -> None:
-    """There is no value then, from a function or from a model, and what the user asked stands in the context."""
-    seen: list[tuple[str, Any, str]] = []
+async def test_without_a_note_nothing_arrives() -> None:
+    """From a function or from a model: the inbox is empty then, and what the user asked stands in the context."""
+    seen: list[tuple[tuple[Any, ...], str]] = []
 
     @node
     async def to(state: State[Asked]) -> str:
-        (arrived,) = state.inbox
-        seen.append((arrived.source, arrived.value, state.context.question))
+        seen.append((state.values, state.context.question))
         return "so"
 
     model = ScriptedModel(call("transfer_to_to"))
@@ -522,4 +521,36 @@ async def test_a_handoff_without_a_note_says_who_gave_control() -> None:
         )
         await play(graph, Asked(question="why?"))
 
-    assert seen == [("giver", None, "why?"), ("giver", "", "why?"), ("giver", "look", "why?")]
+    assert seen == [((), "why?"), ((), "why?"), (("look",), "why?")]
+
+
+@pytest.mark.parametrize(("note", "about"), [(None, "why?"), ("", "why?"), ("look", "look")])
+async def test_with_a_handoff_to_a_graph_goes_the_users_message(note: str | None, about: str) -> None:
+    """A graph with a context of its own is asked what the note says, and without a note what the user did."""
+
+    class Other(Context):
+        about: str
+
+    @node
+    async def tell(state: State[Other]) -> str:
+        return state.context.about
+
+    inner = Graph("to", START >> tell >> END, context=Other)
+    giver = gives("giver", "to", note)
+    graph = Graph(
+        "g", START >> giver >> END, giver.hands_off(inner, max_hops=1), inner >> END, context=Asked, max_handoffs=1
+    )
+
+    assert (await play(graph, Asked(question="why?"))).result.output == about
+
+
+async def test_a_person_is_shown_no_empty_note() -> None:
+    """Who gets control without a note is asked the question alone."""
+    giver, person = gives("giver", "person"), Human("person", "What now?")
+    graph = Graph(
+        "g", START >> giver >> END, giver.hands_off(person, max_hops=1), person >> END, context=Chat, max_handoffs=1
+    )
+
+    (asked,) = (await play(graph, Chat())).result.questions
+
+    assert asked.text == "What now?"

@@ -108,3 +108,19 @@ def test_a_why_that_raises_does_not_replace_the_bound() -> None:
     assert explained(Broken(), Case()) == "its why raised LookupError: no idea"
     assert explained(Wanting(), Case(count=2)) == "2 of 3"
     assert not explained(None, Case())
+
+
+@pytest.mark.may_block
+def test_a_run_whose_bound_cannot_be_explained_ends_at_the_bound() -> None:
+    """A why that raises ends no run otherwise than one that says something."""
+
+    class Broken(Quiet):
+        def why(self, context: Case) -> str:
+            msg = "no idea"
+            raise LookupError(msg)
+
+    result = run_sync(round_of(Broken()), Case())
+
+    assert result.status == "exhausted"
+    assert result.reason is not None
+    assert "(its why raised LookupError: no idea)" in result.reason.text

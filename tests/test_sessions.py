@@ -1,6 +1,7 @@
-"""The two tasks of a run on asyncio, of which each takes bodies: who is cancelled when one of them is."""
+"""The tasks of a run on asyncio: who is cancelled when one of them is."""
 
 import asyncio
+import contextlib
 import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,22 +27,23 @@ class Case(Context):
 
 
 class Room:
-    """Where two bodies meet: each waits until the other is there, and keeps the task that it runs in."""
+    """Where bodies meet: each waits until the others are there, and keeps the task that it runs in."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 2) -> None:
+        self.size = size
         self.tasks: dict[str, asyncio.Task[Any] | None] = {}
         self.both = asyncio.Event()
 
     async def meet(self, name: str) -> None:
-        """Wait until both are there."""
+        """Wait until all are there."""
         self.tasks[name] = asyncio.current_task()
-        if len(self.tasks) == 2:
+        if len(self.tasks) == self.size:
             self.both.set()
         await self.both.wait()
 
 
 def pair(room: Room, *bodies: Callable[[], Awaitable[object]]) -> Graph[Case]:
-    """A caller and two callees that run at once; it gives the codes of their reasons, or what they found."""
+    """A caller and callees that run at once; it gives the codes of their reasons, or what they found."""
 
     def callee(name: str, body: Callable[[], Awaitable[object]]) -> FunctionNode[Context]:
         @node(name=name)
@@ -54,12 +56,13 @@ def pair(room: Room, *bodies: Callable[[], Awaitable[object]]) -> Graph[Case]:
     @node
     async def boss(state: State[Case]) -> Any:
         if state.turn == 0:
-            return Delegate(Call("a", "work"), Call("b", "work"))
+            return Delegate(*(Call(name, "work") for name in names))
         reports = [report for report in state.values if isinstance(report, Report)]
         return tuple(report.reason.error_type if report.reason else report.finding for report in reports)
 
-    callees = [callee(name, body) for name, body in zip("ab", bodies, strict=True)]
-    edges = (START >> boss >> END, boss.delegates(*callees, max_hops=2))
+    names = "abc"[: len(bodies)]
+    callees = [callee(name, body) for name, body in zip(names, bodies, strict=True)]
+    edges = (START >> boss >> END, boss.delegates(*callees, max_hops=len(names)))
     return Graph("pair", *edges, context=Case, budget=Budget(node_runs=9), max_depth=1)
 
 
@@ -82,23 +85,48 @@ async def cancels_itself() -> None:
     await anyio.sleep_forever()
 
 
-def test_two_bodies_that_wait_at_once_take_two_tasks() -> None:
-    """Beside the caller's there are the first worker and the host, each with one of the bodies."""
-    room = Room()
-    alive: list[int] = []
-
-    async def counts() -> str:
-        alive.append(len(asyncio.all_tasks()))
-        return "done"
-
-    result = asyncio.run(run(pair(room, counts, quick), Case()))
-
-    assert result.output == ("done", "done")
-    assert len(set(room.tasks.values())) == 2
-    assert alive == [3]
+async def cleans_up() -> str:
+    """Be for a while in a timeout of its own that is over: its task is being cancelled as long as it cleans up."""
+    try:
+        async with asyncio.timeout(0):
+            try:
+                await anyio.sleep_forever()
+            finally:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+    except TimeoutError:
+        pass
+    return "done"
 
 
-@pytest.mark.parametrize("which", ["first", "host"])
+async def forgets() -> str:
+    """Cancel its own task, and go on as if nobody had."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await cancels_itself()
+    return "done"
+
+
+async def stray() -> None:
+    """Wait for something else that was cancelled."""
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await future
+
+
+@pytest.mark.parametrize("others", [cleans_up, forgets])
+def test_whatever_bodies_do_to_their_own_tasks_is_no_end_of_the_loop(others: Callable[[], Awaitable[object]]) -> None:
+    """Two tasks of the run are being cancelled by what runs in them, and a third body fails alone."""
+    bodies = (others, others, stray)
+
+    result = asyncio.run(run(pair(Room(3), *bodies), Case()))
+
+    assert result.status == "partial"
+    assert result.output == ("done", "done", "StrayCancellation")
+
+
+@pytest.mark.parametrize("which", ["first", "second"])
 def test_a_body_that_cancels_its_own_task_fails_alone(which: str) -> None:
     """The task goes on with other bodies, and nobody takes it for the end of the loop."""
     bodies = (cancels_itself, quick) if which == "first" else (quick, cancels_itself)

@@ -13,6 +13,7 @@ from graphflow.cli.faults import BadUse
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import ADDITIVE, COUNTS, Budget
 from graphflow.model.context import Context, question_field
+from graphflow.model.secrets import holds_secret, secret_fields
 
 C = TypeVar("C", bound=Context)
 
@@ -35,7 +36,7 @@ def context_of(kind: type[C], text: str | None, sets: Sequence[str]) -> C:
     for item in sets:
         name, value = pair(item, "--set", "FIELD=VALUE")
         if name not in fields:
-            raise BadUse(f"--set {item}: the context {kind.__name__} {_known('field', name, fields)}")
+            raise BadUse(f"--set {name}=...: the context {kind.__name__} {_known('field', name, fields)}")
         given[name] = value
     values: dict[str, Any] = {name: as_json(value) for name, value in given.items()}
     if text is not None:
@@ -54,7 +55,7 @@ def context_of(kind: type[C], text: str | None, sets: Sequence[str]) -> C:
     try:
         return _made(kind, values)
     except ValidationError as error:
-        raise BadUse(_refused(kind, error, given)) from error
+        raise BadUse(_refused(kind, error, given)) from None  # the error would show the values
 
 
 def _made(kind: type[C], values: dict[str, Any]) -> C:
@@ -77,6 +78,7 @@ def _no_input(kind: type[Context]) -> str:
 
 def _refused(kind: type[Context], error: ValidationError, given: dict[str, str]) -> str:
     found = error.errors(include_url=False)
+    hidden = secret_fields(kind) | {name for name, info in kind.model_fields.items() if holds_secret(info.annotation)}
     missing = [str(item["loc"][0]) for item in found if item["type"] == MISSING and len(item["loc"]) == 1]
     lines: list[str] = []
     if missing:
@@ -93,7 +95,11 @@ def _refused(kind: type[Context], error: ValidationError, given: dict[str, str])
         name = str(where[0]) if where else ""
         inner = "".join(f"[{step!r}]" for step in where[1:])
         source = f"--set {name}={given[name]}" if name in given else f"INPUT ({name})" if name else "together"
-        lines.append(f"the context {kind.__name__} refuses {source}{inner}: {item['msg']}.")
+        what = item["msg"]
+        if name in hidden or (not name and hidden):  # a validator may write what it was given into its text
+            source = f"--set {name}=..." if name in given else source
+            inner, what = "", f"a secret in it does not fit ({item['type']})"
+        lines.append(f"the context {kind.__name__} refuses {source}{inner}: {what}.")
     return "\n".join(dict.fromkeys(lines))
 
 

@@ -16,7 +16,7 @@ from graphflow.cli.faults import BadUse
 from graphflow.cli.models import NATIVE
 from graphflow.cli.printing import Screen
 from graphflow.cli.results import to_json
-from graphflow.cli.resuming import Again, folded_run, secrets_from
+from graphflow.cli.resuming import Again, folded_run, name_and_variable, secrets_from
 from graphflow.cli.store import opened
 from graphflow.cli.target import split_file
 from graphflow.cli.targets import Noted, graph_of, required
@@ -156,7 +156,7 @@ def _literal(value: Any) -> str:
 
 
 def _secrets(items: tuple[str, ...]) -> str:
-    pairs = [(item.partition("=")[0], item.partition("=")[2] or item.partition("=")[0]) for item in items]
+    pairs = map(name_and_variable, items)
     return "{" + ", ".join(f"{_text(name)}: os.environ[{_text(variable)}]" for name, variable in pairs) + "}"
 
 

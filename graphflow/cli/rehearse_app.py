@@ -96,9 +96,10 @@ Act = Annotated[
     Many,
     typer.Option(
         "--act",
-        metavar="[AGENT=]P[,FADING[,SEVERAL]]",
+        metavar="[AGENT=]P[,FADING[,SEVERAL[,HAND_OVER]]]",
         help="How likely an agent's first turn calls something; what that is multiplied by for each further turn; how "
-        "likely one more call follows a call. Repeatable.  [default: 0.9,0.3,0.4]",
+        "likely one more call follows a call; how likely it hands over instead. Repeatable.  "
+        "[default: 0.9,0.3,0.4,0.7]",
     ),
 ]
 FailureRate = Annotated[
@@ -319,7 +320,7 @@ def _choices(text: str) -> Choices:
 
     numbers = [_number(part) for part in text.split(",")]
     if len(numbers) > len(Choices.__match_args__):
-        msg = f"{text!r} has more than three numbers: P, FADING, SEVERAL."
+        msg = f"{text!r} has more than four numbers: P, FADING, SEVERAL, HAND_OVER."
         raise ValueError(msg)
     return Choices(*numbers)
 

@@ -15,6 +15,7 @@ from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.secrets import veiled
 from graphflow.persistence.lines import writable
 from graphflow.runtime.result import Result
 
@@ -33,7 +34,7 @@ def jsonable(value: object) -> Any:
     {'a': [1, '0.10']}
     """
     try:
-        return pydantic_core.to_jsonable_python(value, fallback=_shown, inf_nan_mode="strings")
+        return pydantic_core.to_jsonable_python(veiled(value), fallback=_shown, inf_nan_mode="strings")
     except Exception:  # noqa: BLE001 - bytes, cycles, a serializer that raises: the rest of a result still counts
         return _shown(value)
 
@@ -43,7 +44,7 @@ def _shown(value: object) -> object:
     if isinstance(value, FrozenDict):
         return dict(cast("FrozenDict[Any, Any]", value))
     try:
-        return repr(value)
+        return repr(veiled(value))
     except Exception:  # noqa: BLE001 - a user's __repr__ may do anything
         return f"<{type(value).__name__}>"
 

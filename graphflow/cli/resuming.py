@@ -115,14 +115,24 @@ def secrets_from(items: Sequence[str]) -> Mapping[str, str]:
     """
     found: dict[str, str] = {}
     for item in items:
-        name, _, variable = item.partition("=")
-        value = os.environ.get(variable or name)
-        if not name:
+        name, variable = name_and_variable(item)
+        value = os.environ.get(variable)
+        if not variable:
             raise BadUse(f"--secret {item}: write --secret FIELD=VARIABLE.")
         if value is None:
-            raise BadUse(f"--secret {name}: the environment has no variable {variable or name!r}.")
+            raise BadUse(f"--secret {name}: the environment has no variable {variable!r}.")
         found[name] = value
     return found
+
+
+def name_and_variable(item: str) -> tuple[str, str]:
+    """Split `NAME=VARIABLE`; a name may hold any sign, and is empty for a secret that older versions called nothing.
+
+    >>> name_and_variable("token"), name_and_variable("a=b=TOKEN"), name_and_variable("=TOKEN")
+    (('token', 'token'), ('a=b', 'TOKEN'), ('', 'TOKEN'))
+    """
+    name, sign, variable = item.rpartition("=")
+    return (name, variable or name) if sign else (item, item)
 
 
 # --- looking at a run, without going on with it ----------------------------------------------------------------------

@@ -42,6 +42,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.contract import Reason
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Delegate, Handoff
+from graphflow.model.secrets import veiled
 from graphflow.nodes.agent import ASK, TRANSFER
 from graphflow.visualize.facts import budget_words
 from graphflow.visualize.overlay import report_status
@@ -282,7 +283,7 @@ def _call_of(path: Path) -> Call | None:
 
 def _said(value: object) -> str:
     try:
-        return str(value)
+        return str(veiled(value))
     except Exception:  # noqa: BLE001 - a user's __str__ may do anything
         return f"<{type(value).__name__}>"
 

@@ -21,6 +21,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
+from graphflow.model.secrets import veiled
 from graphflow.model.thread import Thread
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ def _equal(one: Any, other: object) -> bool:
 
 
 def _shown(one: Any) -> str:
-    return f"{type(one).__name__}({', '.join(f'{name}={getattr(one, name)!r}' for name in one.__slots__)})"
+    return f"{type(one).__name__}({', '.join(f'{name}={veiled(getattr(one, name))!r}' for name in one.__slots__)})"
 
 
 class EdgeName(NamedTuple):
@@ -394,14 +395,14 @@ class FrameClosed:
 
 @record
 class Boundary:
-    """An agent was entered: what of a thread crossed to it, and what did not.
+    """An agent was entered, or a graph to which more can cross: what of a thread crossed to it, and what did not.
 
     Attributes:
         path: the visit.
         edge: the edge that it was entered over.
         crossed: the positions of the messages that crossed, as ranges with both ends.
         dropped: the positions of those that did not.
-        bytes: the size of what it sees, as UTF-8.
+        bytes: the size of what it sees, as UTF-8; for a graph, of the messages that its thread begins with.
         granted: the tools that it has only because an edge grants them.
     """
 
@@ -596,7 +597,7 @@ class Event:
 
 
 def _short(value: object) -> str:
-    text = str(value)
+    text = str(veiled(value))
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a width for a person's eye
 
 

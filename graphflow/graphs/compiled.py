@@ -170,12 +170,16 @@ class Compiled:
         start: the statement of START, or None.
         stations: the nodes by name.
         escalate: the implied edge to the escalate node, or None.
+        speaks: whether an agent is somewhere in it; None before somebody has asked.
+        views: whether an edge somewhere in it lets more cross to a graph than what arrives; None before somebody asks.
     """
 
     graph: Graph[Any]
     start: Out | None
     stations: dict[str, Station]
     escalate: Edge | None
+    speaks: bool | None = field(default=None, repr=False)
+    views: bool | None = field(default=None, repr=False)
 
     def edges(self) -> Iterator[Edge]:
         """Yield every edge of the graph, those of START first."""

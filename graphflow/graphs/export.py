@@ -17,6 +17,7 @@ import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, Final
 
@@ -27,8 +28,9 @@ from typing_extensions import TypeAliasType
 from graphflow.errors import GraphflowError
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
-from graphflow.model.context import Context, reducer_of
+from graphflow.model.context import Context, add, append, extend, reducer_of, union
 from graphflow.model.contract import CODES, LATER_CODES
+from graphflow.model.secrets import hides, holds_secret, read_hints, veiled
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
@@ -44,6 +46,7 @@ from graphflow.nodes.edges import (
     Terminal,
 )
 from graphflow.nodes.function import FunctionNode
+from graphflow.nodes.signatures import home_of
 from graphflow.nodes.tools import AskUser, Tool
 
 Data = dict[str, Any]
@@ -75,8 +78,12 @@ def structure(graph: Graph[Any]) -> Data:
     ['both', None]
     """
     known: dict[int, Any] = {}
-    for inner in nested_graphs(graph):
-        known[id(inner)] = _structure(inner, known, said=True)
+    showing = _SHOWING.set(True)
+    try:
+        for inner in nested_graphs(graph):
+            known[id(inner)] = _structure(inner, known, said=True)
+    finally:
+        _SHOWING.reset(showing)
     found: Data = known[id(graph)]
     return found
 
@@ -203,6 +210,11 @@ def _tool(tool: Tool | AskUser) -> Data:
     if isinstance(tool, AskUser):
         return {**found, "answer": schema(tool.schema)}
     found["parameters"] = _settled(json.loads(tool.parameters_json), docs=True)
+    if _SHOWING.get():
+        home = home_of(tool.fn)
+        for name, hint in read_hints(home, getattr(home, "__globals__", {})).items():
+            if holds_secret(hint):
+                found["parameters"]["properties"].get(name, {}).pop("default", None)
     names = ("effect", "approval", "sequential", "timeout", "max_calls", "retries", "on_error")
     body = code(tool.fn) if tool.version is None else {"version": tool.version}
     return {**found, **{name: plain(getattr(tool, name)) for name in names}, "fn": body}
@@ -306,15 +318,34 @@ class _Schema(GenerateJsonSchema):
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
 
+class _Shown(_Schema):
+    """A default that is a secret is left out: it has its part in a fingerprint, and is shown to nobody."""
+
+    def default_schema(self, schema: Any) -> Any:
+        """Leave out the default of a field that is marked."""
+        made = super().default_schema(schema)
+        if hides(schema["schema"]):
+            made.pop("default", None)
+        return made
+
+    def encode_default(self, dft: Any) -> Any:
+        """Hide what is marked in the default of another field."""
+        return super().encode_default(veiled(dft))
+
+
+_SHOWING: Final[ContextVar[bool]] = ContextVar("graphflow_showing", default=False)
+"""Whether schemas are made to be shown, and not for a fingerprint."""
+
+
 def schema(kind: Any) -> Any:
     """Return the JSON schema of a type; its name, where it has none."""
-    return json.loads(_schema_text(kind, repr(kind)))  # equal types may be written in two orders
+    return json.loads(_schema_text(kind, repr(kind), _SHOWING.get()))  # equal types may be written in two orders
 
 
 @functools.lru_cache(maxsize=256)
-def _schema_text(kind: Any, _: str) -> str:
+def _schema_text(kind: Any, _: str, showing: bool) -> str:  # noqa: FBT001 - it is a part of the key
     try:
-        found = TypeAdapter(kind).json_schema(schema_generator=_Schema)
+        found = TypeAdapter(kind).json_schema(schema_generator=_Shown if showing else _Schema)
     except (PydanticInvalidForJsonSchema, PydanticSchemaGenerationError):
         return _written({"type": getattr(kind, "__qualname__", str(kind))})
     return _written(_settled(found))
@@ -392,7 +423,18 @@ def _held(value: Any, holder: Any) -> Any:
     return value.__qualname__ if isinstance(value, type) else type(value).__qualname__
 
 
+_SETTLED: Final[Mapping[Callable[..., Any], str]] = {
+    append: "3979d23e52f19ce7e84c77334b17301625ba15640332dfd1bb6761bf2c83a638",
+    extend: "d1e213bf5af4ae88687079d7a607080deae6bd795d166dde6d94c713efaf5052",
+    add: "dbf1b3f137dcf9b8db64f154209e73776095600c0a36740317752cd45fc11bd2",
+    union: "d98fe7ddd2772805735f8579483fb2ed5331a1da8834ee39b7a25bb63e961e9d",
+}
+"""The digests by which stored runs know our own reducers: how they are written may change, what they do may not."""
+
+
 def _source(found: Any) -> str:
+    if inspect.isfunction(found) and found in _SETTLED:
+        return _SETTLED[found]
     try:
         plainly = inspect.unwrap(found) if inspect.isfunction(found) else None
         text = _text(found) if plainly is None else _function_text(plainly.__code__.co_filename, plainly.__code__)

@@ -24,6 +24,7 @@ from graphflow.model.context import extend
 from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.outcome import Call, Delegate, Done, Update
+from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent
@@ -299,7 +300,8 @@ def verdict_of(value: Any) -> Verdict:
         return Verdict(accepted=value, why="" if value else "it was not accepted")
     if isinstance(value, Report):
         return Verdict(accepted=value.status == "done", why=_why(value))
-    msg = f"{value!r} is no verdict: True or False, a Verdict, or a Report is needed; an Agent gets output=Verdict."
+    shown = veiled(value)
+    msg = f"{shown!r} is no verdict: True or False, a Verdict, or a Report is needed; an Agent gets output=Verdict."
     raise ContractError(msg)
 
 

@@ -170,6 +170,7 @@ class Trace:
             visit.report = reported(value)
             if visit.report is not None and isinstance(value, Mapping):  # as it is shown to a model, live
                 value = {name: item for name, item in cast("Mapping[str, object]", value).items() if name != "said"}
+            visit.words = isinstance(value, str) or visit.report is not None
             visit.answer, visit.answered = "" if value is NOTHING else shown(value), seq
 
     def _opened(self, seq: int, body: FrameOpened) -> None:

@@ -55,7 +55,7 @@ def _lost_by_callees(trace: Trace) -> Iterator[Sign]:
 
 
 def _lost_by_branches(trace: Trace) -> Iterator[Sign]:
-    """Find an agent that has the last word of a graph, behind branches or items of which some failed."""
+    """Find an agent, or a function that writes a text, with the last word of a graph behind branches that failed."""
     for path, ended in _ends(trace).items():
         graph = graph_at(trace.graph, path)
         collected = frozenset[str]() if graph is None else _collected(graph)
@@ -63,7 +63,7 @@ def _lost_by_branches(trace: Trace) -> Iterator[Sign]:
             continue
         here = [one for one in trace.visits.values() if one.path[:-1] == path and one.path[-1].call is None]
         last = next((one for one in reversed(here) if any(seq == ended for seq, _ in one.left)), None)
-        silent = last is None or last.agent is None or not last.answer
+        silent = last is None or not _speaks(last) or not last.answer
         if last is None or silent or (last.report is not None and last.report.status != "done"):
             continue
         done = {(one.name, one.path[-1].lanes) for one in here if one.status == "completed"}
@@ -82,9 +82,19 @@ def _lost_by_branches(trace: Trace) -> Iterator[Sign]:
                     last.last_turn,
                     last.answered,
                     f"{lost.name!r} failed{item} ({cut(why)}), and the answer of {last.name!r} does not say so.",
-                    f"Say in the instructions of {last.name!r} to name each part that is missing; retries= tries "
-                    f"{lost.name!r} again.",
+                    f"{_saying(last)} name each part that is missing; retries= tries {lost.name!r} again.",
                 )
+
+
+def _speaks(visit: Visit) -> bool:
+    """Tell whether a visit answers in words of its own: a value of another kind says nothing of what is missing."""
+    return visit.agent is not None or (visit.words and not is_added(visit.node))
+
+
+def _saying(visit: Visit) -> str:
+    if visit.agent is not None:
+        return f"Say in the instructions of {visit.name!r} to"
+    return f"What failed is in the inbox of {visit.name!r}: let it"
 
 
 def _tells(visit: Visit, name: str, why: str) -> bool:

@@ -130,6 +130,7 @@ class Visit:
         turns: the replies of its model.
         asked: its delegations.
         answer: the text of its answer, "" if it gave none, or none that is known.
+        words: whether a function's answer is a text or a report, and no other value.
         kept: the text of what it changed in the context with its answer, "" for nothing.
         report: its answer as a report, if it is one.
         answered: the number of the event that brought the answer, -1 without one.
@@ -147,6 +148,7 @@ class Visit:
     turns: list[Turn] = field(default_factory=list[Turn])
     asked: list[Asked] = field(default_factory=list[Asked])
     answer: str = ""
+    words: bool = False
     kept: str = ""
     report: Reported | None = None
     answered: int = -1

@@ -24,7 +24,7 @@ from graphflow.mcp.server import KEY
 from graphflow.model.context import Context, question_field
 from graphflow.model.contract import Reason
 from graphflow.model.ids import path_text
-from graphflow.model.secrets import secret_fields
+from graphflow.model.secrets import secret_fields, veiled
 from graphflow.model.thread import shown
 from graphflow.nodes.schemas import schema_text
 from graphflow.runtime.handle import Run
@@ -266,7 +266,7 @@ def _answer(output: object, *, note: str = "", error: bool = False) -> CallToolR
     plain: Any = None
     if isinstance(output, BaseModel):
         with contextlib.suppress(pydantic_core.PydanticSerializationError):  # told in words
-            plain = pydantic_core.to_jsonable_python(output, by_alias=True, inf_nan_mode="strings")
+            plain = pydantic_core.to_jsonable_python(veiled(output), by_alias=True, inf_nan_mode="strings")
     return CallToolResult(content=content, structured_content=plain, is_error=error)
 
 

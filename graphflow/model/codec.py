@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from graphflow.errors import NotStorable
-from graphflow.model.exact import Refused, Unreadable
+from graphflow.model.exact import Refused, SecretNames, Unreadable
 from graphflow.model.frozen import class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.reading import Reading
@@ -30,7 +30,8 @@ class Codec:
 
     Attributes:
         kinds: the classes.
-        secrets: the values of secrets by the names of their fields; they are needed to read, not to write.
+        secrets: the values of secrets by their names; they are needed to read, not to write.
+        names: what secrets are called: each value has one name in all that a codec writes.
 
     >>> from graphflow.model.contract import Report
     >>> codec = Codec(Kinds([Report]))
@@ -44,29 +45,32 @@ class Codec:
     could not give back exactly: use bytes
     """
 
-    __slots__ = ("_reading", "_writing", "kinds", "secrets")
+    __slots__ = ("_reading", "_writing", "kinds", "names", "secrets")
 
-    def __init__(self, kinds: Kinds, secrets: Mapping[str, object] | None = None) -> None:
-        """Take the classes, and the secrets if there are any."""
+    def __init__(
+        self, kinds: Kinds, secrets: Mapping[str, object] | None = None, names: SecretNames | None = None
+    ) -> None:
+        """Take the classes, the secrets if there are any, and the names that another codec of the run gives them."""
         self.kinds = kinds
         self.secrets: Mapping[str, object] = dict(secrets or {})
-        self._writing = Writing(kinds)
-        self._reading = Reading(kinds, self.secrets)
+        self.names = SecretNames(self.secrets) if names is None else names
+        self._writing = Writing(kinds, self.names)
+        self._reading = Reading(kinds, self.secrets, self.names)
 
-    def encode(self, value: object, what: str) -> Any:
+    def encode(self, value: object, what: str, name: str = "") -> Any:
         """Return a value as JSON data that `decode` gives back exactly.
 
         Args:
             value: anything.
             what: what it is, for the error: "the output of 'a/b'".
+            name: what it is called if it is a secret itself.
 
         Raises:
             NotStorable: naming the place in the value that could not be given back.
         """
         try:
             writing = self._writing
-            writing.hidden = None
-            return writing.how.get(class_of(value), Writing.write)(writing, value, 0, "")
+            return writing.how.get(class_of(value), Writing.write)(writing, value, 0, name)
         except Refused as refused:
             raise _not_storable(refused, what) from refused.__cause__
         except RecursionError as error:

@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import class_of, mutable_part, mutable_value
-from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields
+from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields, veiled
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -28,7 +28,7 @@ def append(old: tuple[T, ...], new: T) -> tuple[T, ...]:
     >>> append((1, 2), 3)
     (1, 2, 3)
     """
-    return (*old, new)
+    return old + (new,)  # noqa: RUF005 - `(*old, new)` copies twice, and this runs at every hop
 
 
 def extend(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
@@ -92,9 +92,9 @@ class Context(BaseModel):
             check_immutable(cls)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Show no field that is marked as a secret."""
+        """Show no field that is marked as a secret, here or in what it holds."""
         hidden = secrets_of(type(self))
-        return [(name, SHOWN if name in hidden else value) for name, value in super().__repr_args__()]
+        return [(name, SHOWN if name in hidden else veiled(value)) for name, value in super().__repr_args__()]
 
 
 def secrets_of(context: type[Context]) -> frozenset[str]:

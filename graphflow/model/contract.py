@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from graphflow.model.frozen import FrozenDict, Json
+from graphflow.model.secrets import veiled_args
 
 Bound = Literal[
     "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
@@ -77,6 +79,10 @@ class Brief(BaseModel):
     sources: tuple[str, ...] = ()
     boundary: str = ""
 
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show no field that is marked as a secret."""
+        return veiled_args(type(self), super().__repr_args__())
+
 
 Status = Literal["done", "partial", "failed", "needs_input"]
 
@@ -121,6 +127,10 @@ class Report(BaseModel):
             msg = f"a report with status {self.status!r} needs a reason"
             raise ValueError(msg)
         return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        """Show no field that is marked as a secret."""
+        return veiled_args(type(self), super().__repr_args__())
 
     @classmethod
     def failed(cls, reason: Reason) -> Report:

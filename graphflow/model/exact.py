@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 import struct
 from collections.abc import Callable, Mapping
 from datetime import datetime, time, timezone
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 from graphflow.model.frozen import FrozenDict, class_of, mutable_part
 from graphflow.model.outcome import Update
+from graphflow.model.secrets import SECRET_TYPES
 
 DEEPEST: Final = 100
 """How many values may stand inside each other: each level takes stack, and JSON readers have a limit of their own."""
@@ -274,3 +276,90 @@ _TESTS: Final[dict[type[Any], Callable[[Any, Any], bool]]] = {
     FrozenDict: lambda one, other: _table(table_of(one), table_of(other)),
     Update: lambda one, other: _table(one.fields, other.fields),
 }
+
+
+# --- what secrets are called -----------------------------------------------------------------------------------------
+
+
+class SecretNames:
+    """What the secrets of a run are called: by their fields, and by numbers where a field has several values.
+
+    A name means one value in all of the run's records, so that each comes back as what it was.
+
+    >>> names = SecretNames({})
+    >>> [names.name_of("token", value) for value in ("a", "b", "a")]
+    ['token', 'token#2', 'token']
+    >>> SecretNames({"token#2": "b"}).name_of("token", "b")
+    'token#2'
+    """
+
+    __slots__ = ("_atoms", "_last", "_others", "_taken", "_texts")
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        """Know those that were given."""
+        self._taken: set[str] = set()
+        self._last: dict[str, int] = {}
+        self._atoms: dict[tuple[str, Any], str] = {}
+        self._others: dict[str, list[tuple[Any, str]]] = {}
+        self._texts: dict[tuple[str, str], str] = {}
+        for name in sorted(given, key=lambda name: (len(name), name)):
+            self.learn(name, given[name])
+            if isinstance(value := _bare(given[name]), str):
+                self._texts.update(dict.fromkeys([(field, value) for field in _fields_of(name)], name))
+
+    def name_of(self, field: str, value: Any) -> str:
+        """Return the name of a secret: the one that it has, or a new one.
+
+        Args:
+            field: what it would be called if it were alone.
+            value: its value.
+        """
+        bare = _bare(value)
+        found = self._known(field, bare)
+        if found is None:
+            number = self._last.get(field, 0) + 1
+            found = field if number == 1 else f"{field}#{number}"
+            while found in self._taken:
+                number += 1
+                found = f"{field}#{number}"
+            self._last[field] = number
+            self._put(field, bare, found)
+        return found
+
+    def learn(self, name: str, value: Any) -> None:
+        """Take note of a value that was found by a name, as it was given or as its class made it."""
+        for field in _fields_of(name):
+            if self._known(field, bare := _bare(value)) is None:
+                self._put(field, bare, name)
+
+    def _known(self, field: str, bare: Any) -> str | None:
+        kind = class_of(bare)
+        if kind is str or kind is bytes:
+            return self._atoms.get((field, bare))
+        found = next((name for known, name in self._others.get(field, ()) if same(known, bare)), None)
+        if found is None and self._texts and kind in ATOMS:  # people give numbers as texts, too
+            found = self._texts.get((field, str(bare)))
+        return found
+
+    def _put(self, field: str, bare: Any, name: str) -> None:
+        self._taken.add(name)
+        if class_of(bare) in (str, bytes):
+            self._atoms[field, bare] = name
+        else:
+            self._others.setdefault(field, []).append((bare, name))
+
+
+_NUMBERED: Final = re.compile(r"#[1-9][0-9]*\Z")
+
+
+def _fields_of(name: str) -> set[str]:
+    """Return what a secret of this name may have been called alone: keys of tables may look as if they had a number."""
+    return {name, _NUMBERED.sub("", name)}
+
+
+def _bare(value: Any) -> Any:
+    """Return a secret without the class of pydantic around it."""
+    return value.get_secret_value() if class_of(value) in _WRAPPING else value
+
+
+_WRAPPING: Final[frozenset[type[Any]]] = frozenset(SECRET_TYPES.values())

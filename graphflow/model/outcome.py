@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
-from graphflow.model.secrets import MARKED, SHOWN
+from graphflow.model.secrets import MARKED, SHOWN, veiled, veiled_repr
 
 
 @final
@@ -51,7 +51,7 @@ class Update:
 
     def __repr__(self) -> str:
         """Show the fields, and of those that are marked as secrets in any context their names alone."""
-        shown = (f"{name}={SHOWN if name in MARKED else repr(value)}" for name, value in self.fields.items())
+        shown = (f"{name}={SHOWN if name in MARKED else repr(veiled(value))}" for name, value in self.fields.items())
         return f"Update({', '.join(shown)})"
 
 
@@ -71,6 +71,10 @@ class Done:
         """Check the update."""
         _check_update("Done", self.update)
 
+    def __repr__(self) -> str:
+        """Show its fields, without secrets in them."""
+        return veiled_repr(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
@@ -78,7 +82,7 @@ class Handoff:
 
     Attributes:
         to: the target's name.
-        note: what the target should know; it arrives in the target's inbox.
+        note: what the target should know; it arrives in the target's inbox, where nothing does without one.
         update: a change of the context, applied before the target starts.
     """
 
@@ -90,6 +94,10 @@ class Handoff:
         """Check target and update."""
         _check_name("Handoff", self.to)
         _check_update("Handoff", self.update)
+
+    def __repr__(self) -> str:
+        """Show its fields, without secrets in them."""
+        return veiled_repr(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, TypeVar, cast
 
-from graphflow.model.exact import DEEPEST, Refused, Unreadable, key_step, kind_name, short
+from graphflow.model.exact import DEEPEST, Refused, SecretNames, Unreadable, key_step, kind_name, short
 from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import NOTHING, Update
@@ -25,12 +25,13 @@ Data = dict[str, Any]
 class Reading:
     """JSON data on their way to a value."""
 
-    __slots__ = ("_kinds", "_plain", "_secrets")
+    __slots__ = ("_kinds", "_names", "_plain", "_secrets")
 
-    def __init__(self, kinds: Kinds, secrets: Mapping[str, object]) -> None:
-        """Take the classes of the graph, and the values of secrets by name."""
+    def __init__(self, kinds: Kinds, secrets: Mapping[str, object], names: SecretNames | None = None) -> None:
+        """Take the classes of the graph, the values of secrets by name, and who takes note of those that were found."""
         self._kinds = kinds
         self._secrets = secrets
+        self._names = names
         self._plain: dict[str, ModelPlan] = {}  # of the classes met so far, those whose models are plain
 
     def read(self, data: Any, depth: int) -> Any:
@@ -236,7 +237,7 @@ class Reading:
         if len(data) != len(plan.names) + 1 or not data.keys() >= set(plan.names):
             raise _other_fields(plan, data)
         parts, given = self._parts(plan, data, depth)
-        return plan.build(parts, given)
+        return self._known(plan.build(parts, given), data, given)
 
     def _model(self, plan: ModelPlan, data: Data, depth: int) -> Any:
         more: AbstractSet[str] = _TAG
@@ -252,7 +253,14 @@ class Reading:
                 msg = "values besides the fields that are fields, or none"
                 raise Unreadable(msg)
         chosen = _chosen(data, [*plan.names, *(extra or ())]) if len(more) > 1 else None
-        return plan.build_model(parts, chosen, extra, given)
+        return self._known(plan.build_model(parts, chosen, extra, given), data, given)
+
+    def _known(self, made: Any, data: Data, given: frozenset[str]) -> Any:
+        """Take note of the secrets in an instance, for its class may have made something else of what was given."""
+        if given and self._names is not None:
+            for name in given:
+                self._names.learn(data[name]["name"], getattr(made, name))
+        return made
 
     def _parts(self, plan: Plan, data: Data, depth: int) -> tuple[Data, frozenset[str]]:
         """Read the fields of an instance, and say which of them a person gave."""

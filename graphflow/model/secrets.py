@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+import operator
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast, final
 
 import pydantic
@@ -56,6 +58,18 @@ def _hidden(_: object) -> str:
     return SHOWN
 
 
+def hides(schema: Any) -> bool:
+    """Tell whether pydantic's schema of a field is that of a secret; a model that has one in it is another's."""
+    if isinstance(schema, list | tuple):
+        return any(map(hides, cast("Iterable[Any]", schema)))
+    if not isinstance(schema, dict):
+        return False
+    table = cast("dict[str, Any]", schema)
+    if table.get("type") in {"model", "dataclass", "typed-dict", "call", "definition-ref"}:
+        return False
+    return table.get("function") is _hidden or any(map(hides, table.values()))
+
+
 secret: Final = _Mark()
 """Marks a field as a secret: `token: Annotated[str, secret]`. It is asked for again when a stored run is resumed."""
 
@@ -94,6 +108,15 @@ def secret_fields(kind: type[Any]) -> frozenset[str]:
     return frozenset(name for name, hint in hints_of(kind).items() if marked(hint))
 
 
+@functools.lru_cache(maxsize=1024)
+def marks_of(kind: type[Any]) -> frozenset[str]:
+    """Return what `secret_fields` does, found once for each class; never raises."""
+    try:
+        return secret_fields(kind)
+    except Exception:  # noqa: BLE001 - a class that looks like one with fields
+        return frozenset()
+
+
 _SAYS_SECRET: Final = re.compile(r"\bsecret\b")
 
 
@@ -108,6 +131,35 @@ def marked(hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Literal:
         return False
     return any(marked(part) for part in typing.get_args(hint))
+
+
+def holds_secret(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Tell whether a value of a type can hold a secret, at whatever depth.
+
+    >>> holds_secret(SecretStr | None), holds_secret(list[int])
+    (True, False)
+    """
+    if marked(hint):
+        return True
+    if not isinstance(hint, type) or typing.get_origin(hint) is not None:
+        origin: Any = typing.get_origin(hint)
+        inside = typing.get_args(hint)[: 1 if origin is typing.Annotated else None]
+        parts = (origin, *inside) if isinstance(origin, type) else inside
+        return origin is not typing.Literal and any(holds_secret(part, seen) for part in parts)
+    kind = cast("Any", hint)
+    if kind in seen:
+        return False
+    if not SECRET_TYPES.keys().isdisjoint(base.__name__ for base in kind.__mro__) or marks_of(kind):
+        return True
+    return any(holds_secret(part, seen | {kind}) for part in _hints_inside(kind))
+
+
+def _hints_inside(kind: Any) -> list[Any]:
+    if BaseModel in kind.__mro__:
+        return [info.annotation for info in kind.model_fields.values()]
+    return (
+        list(hints_of(cast("Any", kind)).values()) if dataclasses.is_dataclass(kind) or hasattr(kind, "_fields") else []
+    )
 
 
 def hints_of(kind: type[Any]) -> dict[str, Any]:
@@ -138,3 +190,132 @@ def _read(hint: Any, known: dict[str, Any]) -> Any:
         return typing.get_type_hints(alone, known, known, include_extras=True)["it"]
     except Exception:  # noqa: BLE001 - a name that is not there, or code that raises
         return hint
+
+
+# --- values without their secrets ------------------------------------------------------------------------------------
+
+_BARE: Final[frozenset[type[Any]]] = frozenset({str, int, float, bool, bytes, type(None)})
+_DEEPEST: Final = 100
+
+
+def veiled(value: Any) -> Any:
+    """Return a value as it may be shown: a copy without the values of marked fields, wherever in it they stand.
+
+    Where there is nothing to hide it is the value itself. A class of the user shows the copy in its own way. Never
+    raises: what cannot be copied is the name of its class.
+
+    >>> from typing import Annotated, NamedTuple
+    >>> class Login(NamedTuple):
+    ...     user: str
+    ...     token: Annotated[str, secret]
+    >>> veiled([Login("me", "hunter2")])
+    [Login(user='me', token='**********')]
+    """
+    if type(value) in _BARE:
+        return value
+    try:
+        return _veiled(value, set())
+    except Exception:  # noqa: BLE001 - a user's class may do anything when it is copied, and nothing of it may be shown
+        return f"<{type(value).__qualname__}>"
+
+
+def veiled_args(kind: type[Any], args: Iterable[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
+    """Return what the text of a model shows of its fields, without its secrets."""
+    hidden = marks_of(cast("Any", kind))
+    return [(name, SHOWN if name in hidden else veiled(value)) for name, value in args]
+
+
+def veiled_repr(value: Any) -> str:
+    """Return the text of a dataclass as its class would make it, without secrets in what it holds."""
+    names = [item.name for item in dataclasses.fields(value) if item.repr]
+    return f"{type(value).__qualname__}({', '.join(f'{name}={veiled(getattr(value, name))!r}' for name in names)})"
+
+
+def _veiled(value: Any, way: set[int]) -> Any:
+    """Return a value without its secrets; `way` are the values that it stands in: one that holds itself has an end."""
+    kind = cast("Any", type(value))
+    if kind in _BARE or isinstance(value, type):
+        return value
+    how = _how(kind)
+    if how is None:
+        return value
+    if len(way) > _DEEPEST or id(value) in way:
+        return f"<{kind.__qualname__}>"
+    way.add(id(value))
+    made = how(kind, value, way)
+    way.discard(id(value))
+    return made
+
+
+def _how(kind: Any) -> Callable[[Any, Any, set[int]], Any] | None:
+    if issubclass(kind, BaseModel):
+        return _veiled_model
+    if issubclass(kind, Mapping):
+        return _veiled_table
+    if issubclass(kind, tuple | list | set | frozenset):
+        return _veiled_items
+    return _veiled_fields if dataclasses.is_dataclass(kind) else None
+
+
+def _veiled_model(kind: Any, value: Any, way: set[int]) -> Any:
+    hidden: frozenset[str] = marks_of(kind)
+    held: dict[str, Any] = value.__dict__
+    parts: dict[str, Any] = {name: held[name] for name in kind.model_fields if name in held}
+    changed: dict[str, Any] = {}
+    parts |= value.model_extra or {}
+    for name, part in parts.items():
+        if name in hidden:
+            changed[name] = SHOWN
+        elif (made := _veiled(part, way)) is not part:
+            changed[name] = made
+    if not changed:
+        return value
+    copied: Any = BaseModel.model_copy(value, update=changed)
+    inside: dict[str, Any] = copied.__dict__
+    for name in [name for name in inside if name not in kind.model_fields]:
+        del inside[name]  # what was computed of the secret is computed again, of what hides it
+    return copied
+
+
+def _veiled_table(kind: Any, value: Any, way: set[int]) -> Any:
+    table = cast("Mapping[Any, Any]", value)
+    pairs = [(_veiled(key, way), _veiled(item, way)) for key, item in table.items()]
+    same = all(k is key and v is item for (k, v), (key, item) in zip(pairs, table.items(), strict=True))
+    return value if same else _remade(kind, dict(pairs))
+
+
+def _veiled_items(kind: Any, value: Any, way: set[int]) -> Any:
+    names: tuple[str, ...] = getattr(kind, "_fields", ()) if tuple in kind.__mro__ else ()
+    hidden: frozenset[str] = marks_of(kind) if names else frozenset()
+    places = {place for place, name in enumerate(names) if name in hidden}
+    items: list[Any] = [SHOWN if place in places else _veiled(item, way) for place, item in enumerate(value)]
+    if all(map(operator.is_, items, value)):
+        return value
+    if tuple in kind.__mro__:
+        make = cast("Any", tuple).__new__  # past a constructor of its own
+        return make(kind, items)
+    return _remade(kind, items)
+
+
+def _remade(kind: Any, parts: Any) -> Any:
+    """Make a container of a class again; a plain one where the class takes something else."""
+    try:
+        return kind(parts)
+    except Exception:  # noqa: BLE001 - such as a defaultdict, or a set of what has no hash now
+        return parts
+
+
+def _veiled_fields(kind: Any, value: Any, way: set[int]) -> Any:
+    hidden: frozenset[str] = marks_of(kind)
+    parts = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if hasattr(value, item.name)}
+    changed: dict[str, Any] = {name: SHOWN if name in hidden else _veiled(part, way) for name, part in parts.items()}
+    if all(changed[name] is part for name, part in parts.items()):
+        return value
+    copied: Any = object.__new__(kind)
+    held: dict[str, Any] = getattr(value, "__dict__", {})
+    for name, part in held.items():
+        if not isinstance(getattr(kind, name, None), functools.cached_property):
+            object.__setattr__(copied, name, part)
+    for name, part in changed.items():
+        object.__setattr__(copied, name, part)
+    return copied

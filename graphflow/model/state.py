@@ -11,6 +11,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
 from graphflow.model.ids import Path
+from graphflow.model.secrets import veiled
 from graphflow.model.thread import Thread
 
 C_co = TypeVar("C_co", bound=Context, covariant=True)
@@ -21,6 +22,10 @@ class Message(NamedTuple):
 
     source: str
     value: Any
+
+    def __repr__(self) -> str:
+        """Show both, without secrets in the value."""
+        return f"Message(source={self.source!r}, value={veiled(self.value)!r})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,7 @@ class State(Generic[C_co]):
 
     @property
     def active(self) -> str | None:
-        """The name of the agent that spoke last here, or in the run that this one continues; None at first."""
+        """The name of who spoke last here, or in the run that this one continues, agent or graph; None at first."""
         return None if self._more is None or self._more[0] is None else self._more[0].active
 
     @property

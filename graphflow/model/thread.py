@@ -7,6 +7,7 @@ between delimiters that it cannot forge, is labelled with its source, and is cap
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import re
@@ -20,7 +21,9 @@ from pydantic import BaseModel
 
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief, Report
+from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import NOTHING
+from graphflow.model.secrets import marks_of, veiled
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
@@ -230,8 +233,8 @@ def shown(value: Any) -> str:
     if type(value) is Report and value.reason is None and (written := _plain_report(value)):
         return written
     try:
-        if type(value) not in _SIMPLE and _holds_set(value):
-            value = _ordered(value)
+        if type(value) not in _SIMPLE and (found := _found_in(value)):
+            value = _ordered(veiled(value) if found & _MARK else value) if found & _SET else veiled(value)
         plain = pydantic_core.to_jsonable_python(
             value, fallback=_named, inf_nan_mode="strings", by_alias=True, context=FOR_MODELS
         )
@@ -278,23 +281,45 @@ def words_of(value: Any) -> str:
 def _parts(value: object) -> Iterable[object]:
     """Return what a value holds, one level deep."""
     if isinstance(value, BaseModel):
-        return value.__dict__.values()
+        held = value.__dict__.values()
+        return held if not value.__pydantic_extra__ else [*held, *value.__pydantic_extra__.values()]
     if isinstance(value, list | tuple):
         return cast("Sequence[object]", value)
     if isinstance(value, Mapping):
-        return cast("Mapping[object, object]", value).values()
+        table = cast("Mapping[object, object]", value)
+        return table.values() if _TEXT.issuperset(map(type, table)) else (*table, *table.values())
+    if isinstance(value, set | frozenset):
+        return cast("Iterable[object]", value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, item.name, None) for item in dataclasses.fields(value)]
     return ()
 
 
+_TEXT = frozenset({str})
+
+_PLAIN: frozenset[type] = frozenset({dict, list, tuple, FrozenDict})
+"""Classes without fields."""
+
 _SIMPLE = frozenset({str, int, float, bool, type(None), Report})
-"""The classes of most values, which hold no set."""
+"""The classes of most values, which hold no set and no secret."""
 
 
-def _holds_set(value: object) -> bool:
-    """Tell whether a set is somewhere in a value: its order is that of its hashes, another in each process."""
-    if isinstance(value, set | frozenset):
-        return True
-    return any(_holds_set(part) for part in _parts(value) if type(part) not in _SIMPLE)
+_SET, _MARK = 1, 2
+
+
+def _found_in(value: object) -> int:
+    """Tell what needs care in a value: a set, whose order is that of its hashes, or a field marked as a secret."""
+    kind = cast("Any", type(value))
+    if kind in _PLAIN:
+        found = 0
+    elif isinstance(value, set | frozenset):
+        found = _SET
+    else:
+        found = _MARK if marks_of(kind) else 0
+    for part in _parts(cast("object", value)):
+        if type(part) not in _SIMPLE:
+            found |= _found_in(part)
+    return found
 
 
 def _ordered(value: Any) -> Any:
@@ -302,7 +327,7 @@ def _ordered(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted((_ordered(item) for item in cast("Iterable[Any]", value)), key=shown)
     if isinstance(value, BaseModel):
-        return _ordered(value.model_dump(by_alias=True, context=FOR_MODELS))
+        return _ordered(value.model_dump(by_alias=True, context=FOR_MODELS, warnings=False))
     if isinstance(value, Mapping):
         return {key: _ordered(item) for key, item in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, list | tuple):

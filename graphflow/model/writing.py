@@ -7,7 +7,17 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from graphflow.model.exact import ATOMS, DEEPEST, Refused, changeable, key_step, refuse_shape, same, table_of
+from graphflow.model.exact import (
+    ATOMS,
+    DEEPEST,
+    Refused,
+    SecretNames,
+    changeable,
+    key_step,
+    refuse_shape,
+    same,
+    table_of,
+)
 from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.kinds import Kinds
 from graphflow.model.outcome import Nothing, Update
@@ -26,16 +36,16 @@ class Writing:
     Attributes:
         how: how the values of each class are written, as far as that has been found out.
         kinds: the classes of the graph.
-        hidden: the secrets that have been met in the present value, by their names; None before each value.
+        names: what the secrets are called.
     """
 
-    __slots__ = ("hidden", "how", "kinds")
+    __slots__ = ("how", "kinds", "names")
 
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, names: SecretNames) -> None:
         """Know how the values of the classes are written that every graph has."""
         self.how = dict(HOW)
         self.kinds = kinds
-        self.hidden: dict[str, list[Any]] | None = None
+        self.names = names
 
     def write(self, value: Any, depth: int, name: str | None) -> Any:
         """Write one value.
@@ -67,13 +77,7 @@ class Writing:
         """
         if name is None:
             raise Refused(class_of(value), "a secret in a set or a key could not be found again: use a field")
-        if self.hidden is None:
-            self.hidden = {}
-        values = self.hidden.setdefault(name, [])
-        place = next((index for index, known in enumerate(values) if same(known, value)), len(values))
-        if place == len(values):
-            values.append(value)
-        data = {"$": "secret", "name": name if place == 0 else f"{name}#{place + 1}"}
+        data = {"$": "secret", "name": self.names.name_of(name, value)}
         kind = class_of(value)
         return {**data, "kind": kind.__name__} if SECRET_TYPES.get(kind.__name__) is kind else data
 

@@ -169,7 +169,8 @@ class Node(Generic[C_contra]):
             share: "pool" spends from the caller's account; "equal" splits what is free between the calls of a batch;
                 a number above 0 and at most 1 is the part of what is free that each call gets.
             timeout: active seconds for one call, without the time in which it only waits for answers.
-            history: what of this node's thread an agent that is called sees, besides the brief.
+            history: what of this node's thread an agent that is called sees, or the thread of a graph begins with,
+                besides the brief.
             grant: names of tools that the callees may use although the rights of this node do not name them.
 
         Raises:
@@ -203,7 +204,8 @@ class Node(Generic[C_contra]):
         Args:
             to: the possible targets.
             max_hops: how often each of these edges may be taken in one activation of the graph.
-            history: what of the thread a target that is an agent sees, besides the note and the user's message.
+            history: what of the thread a target that is an agent sees, or the thread of a graph begins with, besides
+                the note and the user's message.
 
         Raises:
             UsageError: if there is no target, or the bound makes no sense.

@@ -429,10 +429,10 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
 
 
 def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
-    """Go on with the agent that spoke last: a case of START's choose, for the next message of a chat.
+    """Go on with who spoke last, agent or graph: a case of START's choose, for the next message of a chat.
 
     Args:
-        agent: where the edge leads, if that agent spoke last in the run that this one continues (`after=`).
+        agent: where the edge leads, if that agent or graph spoke last in the run that this one continues (`after=`).
         max_hops: how often it may be taken in one activation of the graph.
 
     Raises:

@@ -16,9 +16,24 @@ from typing import Any, Final, NamedTuple, cast
 import pydantic_core
 from pydantic import TypeAdapter
 
-from graphflow.events import Decision, Event, Fact, Heard, ListenerFailed, Row, kind_of
+from graphflow.events import (
+    AnswerGiven,
+    Decision,
+    EffectFinished,
+    Emitted,
+    Event,
+    Fact,
+    FrameClosed,
+    Heard,
+    ListenerFailed,
+    NodeReturned,
+    Row,
+    RunStarted,
+    kind_of,
+)
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.jsontext import compact_json, load_json
+from graphflow.model.secrets import veiled
 
 BODIES: Final[dict[str, type]] = {
     kind_of(kind): kind for kind in (*Fact.__args__, *Decision.__args__, ListenerFailed, *Heard.__args__)
@@ -38,7 +53,7 @@ def event_json(event: Event) -> str:
     written as its type's name, so that one odd value never loses a trace.
     """
     try:
-        body = _plain(event.body)
+        body = (_plain if type(event.body) in _HOLDING else _as_json)(event.body)
     except Exception:  # noqa: BLE001 - bytes, a cycle, a serializer of the user that raises
         body = {item.name: _plain_or_type(getattr(event.body, item.name)) for item in fields(event.body)}
     line = {"run": event.run, "seq": event.seq, "at": event.at, "kind": event.kind, "body": body}
@@ -71,7 +86,15 @@ _MOST_BITS = 14_000
 """Python writes no longer number in decimal digits."""
 
 
+_HOLDING: Final = frozenset({RunStarted, NodeReturned, EffectFinished, Emitted, AnswerGiven, FrameClosed})
+"""The events that hold values of users; of these alone it is looked what may be shown."""
+
+
 def _plain(value: object) -> Any:
+    return _as_json(veiled(value))
+
+
+def _as_json(value: object) -> Any:
     return pydantic_core.to_jsonable_python(value, fallback=_without_form, inf_nan_mode="strings", by_alias=True)
 
 

@@ -83,7 +83,7 @@ class RehearsedBody(Body):
         try:
             if "return" in hints:
                 self._stage.others.effects.add(name)
-                return self._stage.others.value(hints["return"], f"the effect {name!r} of {node!r}", rng)
+                return self._stage.others.value(hints["return"], f"the effect {name!r} of {node!r}", rng, name)
             msg = (
                 f"the effect {name!r} of {node!r} is not done in a rehearsal, and its function has no annotation of "
                 f"what it returns, by which a value could be drawn: annotate it, or give a function that stands in "

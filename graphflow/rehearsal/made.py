@@ -49,28 +49,43 @@ DEEPEST: Final = 6
 """How deep parts of a schema that may be left out are drawn inside each other, as in one that refers to itself."""
 
 
-def maker(schema: Mapping[str, Any], where: str) -> Make:
+def maker(schema: Mapping[str, Any], where: str, name: str = "") -> Make:
     """Return what draws values that fit a JSON schema; worked out once.
 
     Args:
         schema: the schema.
         where: what it is the schema of, for errors.
+        name: whose stand-in a function of the user's would be, for errors; "" where there may be several.
 
     Raises:
-        UsageError: if it asks for what cannot be drawn; the text says what to give instead.
+        UsageError: if it asks for what cannot be drawn; the text says of which field, and what to give instead.
 
     >>> schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 3}}}
     >>> maker({**schema, "required": ["n"]}, "a test")(Random(0))
     {'n': 3}
     """
-    return _Maker(schema, where).of(schema, 0)
+    return _Maker(schema, where, instead(name)).of(schema, 0)
+
+
+def instead(name: str) -> str:
+    """Say what to give where nothing can be drawn.
+
+    >>> instead("desk")
+    "Give a function that makes one: stand_ins={'desk': function}."
+    """
+    return (
+        f"Give a function that makes one: stand_ins={{{name!r}: function}}."
+        if name
+        else ("Give a function that makes one: stand_ins={NAME: function}.")
+    )
 
 
 class _Maker:
     """Makes the makers of the parts of one schema."""
 
-    def __init__(self, root: Mapping[str, Any], where: str) -> None:
-        self._root, self._where = root, where
+    def __init__(self, root: Mapping[str, Any], where: str, instead: str) -> None:
+        self._root, self._where, self._instead = root, where, instead
+        self._at: list[str] = []  # the field that is looked at, by the names that lead to it
         self._under_way: set[str] = set()  # the references that are followed now
 
     def of(self, part: object, depth: int) -> Make:
@@ -97,10 +112,18 @@ class _Maker:
         return self._typed(schema, depth)
 
     def _cannot(self, what: str) -> UsageError:
+        field = f", in the field {'.'.join(self._at)!r}" if self._at else ""
         return UsageError(
-            f"{self._where}: its schema has {what}, and no value is drawn for that. Give a function that makes one: "
-            f"stand_ins={{NAME: function}}."
+            f"{self._where}: its schema has {what}{field}, and no value is drawn for that. {self._instead}"
         )
+
+    def _within(self, name: str, part: object, depth: int) -> Make:
+        """Make what draws a field, or the items of a list."""
+        self._at.append(name)
+        try:
+            return self.of(part, depth)
+        finally:
+            self._at.pop()
 
     def _referred(self, name: str, depth: int) -> Make:
         """Follow a reference, and never inside of itself: whatever has an end has one without that."""
@@ -217,13 +240,14 @@ class _Maker:
         return low, high, step
 
     def _list(self, schema: Mapping[str, Any], depth: int) -> Make:
-        first = [self.of(part, depth + 1) for part in schema.get("prefixItems", ())]
+        parts: Sequence[Any] = schema.get("prefixItems", ())
+        first = [self._within(str(index), part, depth + 1) for index, part in enumerate(parts)]
         least = int(schema.get("minItems", 0))
         most = int(schema.get("maxItems", max(least, len(first)) if depth >= DEEPEST else max(least, 2)))
         most = max(most, least) if not self._under_way else least  # what stands inside of itself ends
         if first and schema.get("items", True) in (True, False):
             return lambda rng: [make(rng) for make in first]
-        item = self.of(schema.get("items", True), depth + 1) if most else _word
+        item = self._within("*", schema.get("items", True), depth + 1) if most else _word
         unique = bool(schema.get("uniqueItems"))
 
         def several(rng: Random) -> list[Any]:
@@ -243,13 +267,13 @@ class _Maker:
         """Draw what is required; what may be left out is left out, for its default holds then."""
         properties: Mapping[str, Any] = schema.get("properties", {})
         required = [str(name) for name in schema.get("required", ())]
-        fields = {name: self.of(properties.get(name, True), depth + 1) for name in required}
+        fields = {name: self._within(name, properties.get(name, True), depth + 1) for name in required}
         rest = schema.get("additionalProperties", True)
         lacking = int(schema.get("minProperties", 0)) - len(fields)
         if lacking > 0:
             spare = [name for name in properties if name not in fields][:lacking]
-            fields |= {name: self.of(properties[name], depth + 1) for name in spare}
-            other = _word if rest in (True, False) else self.of(rest, depth + 1)
+            fields |= {name: self._within(name, properties[name], depth + 1) for name in spare}
+            other = _word if rest in (True, False) else self._within("*", rest, depth + 1)
             fields |= {f"{WORDS[index % len(WORDS)]}{index}": other for index in range(lacking - len(spare))}
         return lambda rng: {name: make(rng) for name, make in fields.items()}
 

@@ -26,18 +26,21 @@ class Choices:
         act: how likely its first turn calls something, where it is offered anything; else it answers.
         fading: what this is multiplied by for each further turn.
         several: how likely a further call follows each call of a turn.
+        hand_over: how likely a turn that calls something hands over, where that is offered; for each further visit
+            of the agent this is multiplied by `fading` too. Where nothing else is offered, it answers otherwise.
 
     >>> Choices(act=1.0, fading=0.0)  # calls once, then answers
-    Choices(act=1.0, fading=0.0, several=0.4)
+    Choices(act=1.0, fading=0.0, several=0.4, hand_over=0.7)
     """
 
     act: float = 0.9
     fading: float = 0.3
     several: float = 0.4
+    hand_over: float = 0.7
 
     def __post_init__(self) -> None:
         """Check that they are probabilities."""
-        for name in ("act", "fading", "several"):
+        for name in ("act", "fading", "several", "hand_over"):
             checked_rate(f"Choices: {name}=", getattr(self, name))
 
 
@@ -194,7 +197,7 @@ def _or_none(where: str, given: object) -> Distribution | None:
 def _choices(where: str, given: object) -> Choices:
     if isinstance(given, Choices):
         return given
-    msg = f"{where}={said(given)}: Choices(act=..., fading=..., several=...) is needed."
+    msg = f"{where}={said(given)}: Choices(act=..., fading=..., several=..., hand_over=...) is needed."
     raise UsageError(msg)
 
 

@@ -19,12 +19,13 @@ from pydantic import TypeAdapter
 from graphflow.errors import ModelUnavailable, UsageError
 from graphflow.model.contract import Approval, Report
 from graphflow.model.frozen import Json
+from graphflow.model.ids import parse_path
 from graphflow.model.thread import ToolCall
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Usage
 from graphflow.nodes.schemas import answer_schema
 from graphflow.nodes.tools import AskUser, Tool
 from graphflow.rehearsal.distributions import drawn
-from graphflow.rehearsal.made import Make, maker
+from graphflow.rehearsal.made import Make, instead, maker
 from graphflow.rehearsal.planned import Worker, judging, planning
 from graphflow.rehearsal.settings import Settings
 from graphflow.runtime.asking import Manner, Offer, read_answer
@@ -117,14 +118,17 @@ class StandIns:
         if rng.random() >= choices.act * choices.fading**request.turn:
             return ()
         part = self._part(request.agent, manner)
-        left = [offer for name, offer in manner.offers.items() if is_offered(name, request)]
+        offered = [offer for name, offer in manner.offers.items() if is_offered(name, request)]
+        handing = [offer for offer in offered if offer.kind == "transfer"]
+        left = [offer for offer in offered if offer.kind != "transfer"]
+        if handing and rng.random() < choices.hand_over * choices.fading ** (parse_path(request.path)[-1].visit - 1):
+            left = handing
         made: list[ToolCall] = []
         while left:
             offer = left.pop(int(rng.random() * len(left)))
             made.append(ToolCall(offer.spec.name, json.dumps(part.arguments[offer.spec.name](rng))))
-            if offer.kind == "transfer" or rng.random() >= choices.several:
+            if left is handing or rng.random() >= choices.several:
                 break
-            left = [other for other in left if other.kind != "transfer"]
         return tuple(made)
 
     def _answer(self, agent: str, manner: Manner, rng: Random, tokens: int) -> str:
@@ -164,8 +168,8 @@ class StandIns:
         tokens = round(drawn(given.tool_tokens.of(tool.name), rng, f"tool_tokens of {tool.name!r}"))
         return Timed(seconds, filled(f"stand-in of {tool.name} {rng.randrange(10**6)}", tokens))
 
-    def value(self, kind: Any, where: str, rng: Random) -> Any:
-        """Draw a value of a type.
+    def value(self, kind: Any, where: str, rng: Random, name: str = "") -> Any:
+        """Draw a value of a type; `name` is whose stand-in could make one.
 
         Raises:
             UsageError: if none can be drawn that fits.
@@ -179,14 +183,14 @@ class StandIns:
             except Exception as error:
                 msg = (
                     f"{where}: no value can be drawn of {kind!r}, which has no JSON schema ({type(error).__name__}). "
-                    f"Give a function that makes one: stand_ins={{NAME: function}}."
+                    f"{instead(name)}"
                 )
                 raise UsageError(msg) from error
-            make = maker(schema, where)
+            make = maker(schema, where, name)
             if isinstance(kind, type) and issubclass(kind, Report):
                 make = functools.partial(_reported, make, "stand-in")
             known = self._values[key] = make, functools.partial(_read_as, adapter)
-        return _fitting(where, known[0], rng, known[1])
+        return _fitting(where, known[0], rng, known[1], name)
 
     # --- people ---
 
@@ -209,7 +213,7 @@ class StandIns:
         elif schema is None or schema is str:
             found = f"answer {rng.randrange(10**6)} of a stand-in"
         else:
-            return Timed(seconds, self.value(kind, f"the answer to {question!r}", rng))
+            return Timed(seconds, self.value(kind, f"the answer to {question!r}", rng, name))
         try:
             return Timed(seconds, TypeAdapter(kind).validate_python(found))
         except ValueError as error:
@@ -230,19 +234,20 @@ class _Part:
         schema = answer_schema(kind)
         self._free = not schema
         self._report = isinstance(kind, type) and issubclass(kind, Report)
-        make = maker(json.loads(schema), f"the answer of {agent!r}") if schema else _nothing
+        make = maker(json.loads(schema), f"the answer of {agent!r}", agent) if schema else _nothing
         self._make: Make = judging(manner.kind, planning(manner.kind, make, workers), others.settings.approval_rate)
         self._json = not manner.native
         if schema:
             where = f"the answer of {agent!r}"
-            _fitting(where, self._written, others.rng(0, where), functools.partial(read_answer, kind))
+            _fitting(where, self._written, others.rng(0, where), functools.partial(read_answer, kind), agent)
 
     def _arguments(self, name: str, offer: Offer) -> Make:
         where = f"the arguments of {name!r}, which {self._agent!r} may call"
-        make = maker(offer.spec.parameters, where)
+        make = maker(offer.spec.parameters, where, self._agent)
         tool = offer.tool
         if tool is not None:
-            _fitting(where, make, Random(0), functools.partial(_read_by, tool))  # noqa: S311 - no secret is made
+            read = functools.partial(_read_by, tool)
+            _fitting(where, make, Random(0), read, self._agent)  # noqa: S311 - no secret is made
         return make
 
     def answer(self, rng: Random, tokens: int) -> str:
@@ -281,7 +286,7 @@ def _nothing(_: Random) -> dict[str, Any]:
     return {}
 
 
-def _fitting(where: str, make: Make, rng: Random, read: Any) -> Any:
+def _fitting(where: str, make: Make, rng: Random, read: Any, name: str = "") -> Any:
     """Draw until a value fits all that its type asks for, a few times.
 
     Raises:
@@ -296,7 +301,7 @@ def _fitting(where: str, make: Make, rng: Random, read: Any) -> Any:
             trouble = error
     msg = (
         f"{where}: what is drawn by its schema does not fit: {trouble} A check that stands in no schema cannot be met "
-        f"by drawing; give a function that makes one: stand_ins={{NAME: function}}."
+        f"by drawing. {instead(name)}"
     )
     raise UsageError(msg) from trouble
 

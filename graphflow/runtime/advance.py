@@ -38,6 +38,7 @@ from graphflow.runtime.commands import Command, EndRun
 from graphflow.runtime.failures import Failures
 from graphflow.runtime.halting import Halting
 from graphflow.runtime.hops import Hops
+from graphflow.runtime.nesting import has_views
 from graphflow.runtime.scopes import Scopes
 from graphflow.runtime.tables import Standing
 from graphflow.runtime.visits import Visits
@@ -135,6 +136,7 @@ class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Wa
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         self.edition = fact.edition
+        self.views = fact.edition > 0 and has_views(self.graph.compiled, chat=fact.after is not None)
         self.priced(fact.prices)
         self.queues = fact.hooked or fact.max_parallel is not None
         if fact.budget.seconds is not None:

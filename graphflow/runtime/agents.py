@@ -13,6 +13,7 @@ from typing import Any, Final
 from graphflow.errors import ContractError, EmptyAnswer, ModelRefused, NodeTimeout
 from graphflow.events import EffectFinished, Failure, Paused
 from graphflow.model.contract import Reason, Report
+from graphflow.model.cutting import shown_within
 from graphflow.model.ids import path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.model.state import Message, State
@@ -271,7 +272,7 @@ class Agents(Wishes):
                 wish.result = f"not executed: {report.reason.text} Work with what you have."
             else:
                 wish.source = path_text(state.frame.opened) if state.frame is not None else ""
-                wish.result = data("report", wish.source, shown(report))
+                wish.result = data("report", wish.source, shown_within(report))
             if isinstance(report, Report) and report.status == "done":
                 talk.reports += (report,)
                 if visit.token.frame.tables.graph.detect:
@@ -323,7 +324,7 @@ class Agents(Wishes):
         token.frame.offers = self._offers(visit)
         self.end_visit(visit, "completed")
         if refused is None:
-            self.hop(token, edge, (Message(visit.station.name, note),))
+            self.hop(token, edge, (Message(visit.station.name, note),) if note or not self.edition else ())
         else:
             self.hit_bound(token, refused)
 

@@ -26,6 +26,7 @@ from graphflow.events import (
     TimerPurpose,
     TimerSet,
 )
+from graphflow.graphs.blaming import blamed
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
@@ -61,7 +62,7 @@ class Core:
         "agenda", "at", "busy", "cancelling", "commands", "deadline", "deadline_timer", "decisions", "edition", "ended",
         "final", "halted", "hooked", "max_parallel", "next_scope", "next_timer", "output", "partial", "prices",
         "questions", "queue", "queues", "refusals", "root", "scopes", "seconds", "slots", "spent_by_edge",
-        "spent_by_node", "timed_frames", "timers", "troubles", "unfunded", "visits",
+        "spent_by_node", "timed_frames", "timers", "troubles", "unfunded", "views", "visits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -84,6 +85,7 @@ class Core:
         self.hooked = False
         self.edition: int = 0  # by what the run is decided
         self.prices: dict[tuple[int, str, int], Price] | None = None  # by an agent's graph, its name, and the model
+        self.views = False  # whether more than what arrives can cross to a graph in the graph
         self.queues = True  # whether a visit may have to wait for a hook or a slot
         self.busy: int = 0  # bodies, hooks and waits that will bring a fact of their own accord
         self.slots: int = 0
@@ -115,7 +117,8 @@ class Core:
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""
         failure = failure_of(error, code, limit)
-        reason = Reason(code=code, text=str(error), path=path_text(path), error_type=type(error).__name__, limit=limit)
+        text = failure.text if blamed(error) else str(error)
+        reason = Reason(code=code, text=text, path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
 
     def stray(self, visit: Visit) -> Trouble:
@@ -540,6 +543,8 @@ def failure_of(error: BaseException, code: str = "failed", limit: float | None =
         text = str(error)
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
         text = f"(its text could not be made: {type(broken).__name__})"
+    who = blamed(error)
+    text = f"{who} raised: {text}" if who else text
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
 
 

@@ -8,15 +8,17 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphflow.errors import ContractError
 from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
+from graphflow.graphs.blaming import Blaming
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context, question_field, rules_of
+from graphflow.model.context import Context, question_field, question_of, rules_of
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
-from graphflow.runtime.core import Core
+from graphflow.runtime.core import Core, thread_of
 from graphflow.runtime.ledger import ONE_RUN, Meter, amounts_of
+from graphflow.runtime.nesting import begun_with, note_answer
 from graphflow.runtime.tables import Counters, Frame, Inbox, Standing, ThreadLog, Token, Visit, Written, alive
 
 
@@ -98,12 +100,23 @@ class Frames(Core):
         except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
             self.attempt_failed(visit, self.trouble("failed", error, visit.path))
             return
+        try:
+            begun = begun_with(visit, graph, shared=shared) if self.views else None
+        except Exception as error:  # noqa: BLE001 - a user's history= may raise anything
+            trouble = self.trouble("failed", error, visit.path)
+            self.attempt_failed(visit, trouble.saying(f"history= of {graph.name!r} raised: {trouble.reason.text}"))
+            return
         frame = self._graph_frame(visit, graph, visit.path, outer.meter, delegated=False)
         visit.frame = frame
         if visit.inner_visits is not None:
             self._count_on(frame, visit.inner_visits)
         visit.inner_visits = frame.visits
         self.decisions.append(FrameOpened(frame.path, graph.name, frame.depth, visit.edge.name))
+        if begun is not None:
+            frame.thread, boundary = begun
+            self.decisions.append(boundary)
+        if visit.edge.name.kind == "handoff":
+            thread_of(token).active = visit.station.name
         self._begin_frame(frame, context, visit.inbox, [] if shared else None)
 
     @staticmethod
@@ -114,14 +127,16 @@ class Frames(Core):
     def _nested_context(self, graph: Graph[Any], visit: Visit, outer: Frame) -> tuple[Any, bool]:
         """Return the context that a nested graph starts with, and whether its updates flow out."""
         if graph.enter is not None:
-            entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
+            with Blaming(f"Graph({graph.name!r})", "enter", graph.enter):
+                entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
             if not isinstance(entered, graph.context):
                 msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
                 raise ContractError(msg)
             return entered, False
         if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
             return visit.token.context, True
-        return fresh_context(graph.context, visit.inbox), False
+        by_handoff = visit.edge.name.kind == "handoff" and self.edition > 0
+        return fresh_context(graph.context, visit.inbox, visit.token.context if by_handoff else None), False
 
     # --- closing ---
 
@@ -148,6 +163,7 @@ class Frames(Core):
             return
         owner = frame.owner
         if owner is None:
+            note_answer(frame, token, inbox, output)
             self.finish_run(output, token.context)
             return
         self.close_frame(frame)
@@ -164,7 +180,8 @@ class Frames(Core):
 
     def _output(self, graph: Graph[Any], token: Token, inbox: Inbox) -> Any:
         if graph.leave is not None:
-            output: Any = graph.leave(self.state(token, inbox, token.frame.path))
+            with Blaming(f"Graph({graph.name!r})", "leave", graph.leave):
+                output: Any = graph.leave(self.state(token, inbox, token.frame.path))
         elif len(inbox) > 1:
             output = tuple(message.value for message in inbox)
         else:
@@ -247,8 +264,10 @@ class Frames(Core):
         raise ContractError(msg)
 
 
-def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
+def fresh_context(kind: type[Context], inbox: Inbox, giver: Context | None = None) -> Any:
     """Return a nested graph's own context: its first field, if a str, gets the objective, note or text.
+
+    With a handoff goes the user's message too, so that a handoff without a note, of a `giver`, brings that.
 
     Raises:
         ValidationError: if a required field is left over.
@@ -258,6 +277,8 @@ def fresh_context(kind: type[Context], inbox: Inbox) -> Any:
         return kind()
     value = inbox[0].value if inbox else None
     text = value.objective if isinstance(value, Brief) else value if isinstance(value, str) else None
+    if giver is not None and value in (None, ""):
+        text = question_of(giver) or text
     if text is None and isinstance(value, Report):
         text = value.finding
     if text is None and not kind.model_fields[first].is_required():

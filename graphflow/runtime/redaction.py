@@ -7,6 +7,8 @@ up from its journal goes on with exactly what the first process went on with.
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -28,6 +30,7 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import Call, Delegate, Handoff, Update
 from graphflow.model.thread import ThreadMessage, ToolCall
+from graphflow.nodes.replies import unfenced
 
 Redact: TypeAlias = Callable[[str], str]
 """Returns a text without what must not be kept; what it has returned once, it returns unchanged."""
@@ -35,7 +38,6 @@ Redact: TypeAlias = Callable[[str], str]
 _NAMES: Final[dict[type, frozenset[str]]] = {
     Handoff: frozenset({"to"}),
     Call: frozenset({"to", "id", "needs"}),
-    ToolCall: frozenset({"id", "name"}),
     ThreadMessage: frozenset({"role", "answers", "source"}),
     Reason: frozenset({"code", "path", "error_type"}),
     Report: frozenset({"status"}),
@@ -94,8 +96,7 @@ def redacted(value: Any, redact: Redact) -> Any:
         items = [redacted(item, redact) for item in value]
         return value if _unchanged(items, value) else kind(items)
     if kind in _TABLES:
-        table = {key: redacted(item, redact) for key, item in value.items()}
-        return value if _unchanged(table.values(), value.values()) else kind(table)
+        return _table(kind, value, redact)
     try:
         return _rebuilt(kind, value, redact)
     except UsageError:
@@ -109,6 +110,9 @@ def _rebuilt(kind: Any, value: Any, redact: Redact) -> Any:
     if kind is Delegate:
         calls, update = redacted(value.calls, redact), redacted(value.update, redact)
         return value if calls is value.calls and update is value.update else Delegate(*calls, update=update)
+    if kind is ToolCall:
+        arguments = _json_text(value.arguments, redact)
+        return value if arguments is value.arguments else dataclasses.replace(value, arguments=arguments)
     if kind is Update:
         return Update(**{name: redacted(item, redact) for name, item in value.fields.items()})
     skipped = _NAMES.get(kind, frozenset())
@@ -133,7 +137,88 @@ def _unchanged(made: Any, old: Any) -> bool:
     return all(new is before for new, before in zip(made, old, strict=True))
 
 
+def _table(kind: Any, value: Any, redact: Redact) -> Any:
+    """Return a table whose texts have passed a function, its keys too; keys that become one are told apart."""
+    made: dict[Any, Any] = {}
+    for key, item in value.items():
+        found = name = redacted(key, redact)
+        number = 1
+        while name in made:
+            number += 1
+            name = f"{found} ({number})" if isinstance(found, str) else (found, number)
+        made[name] = redacted(item, redact)
+    same = _unchanged(made, value) and _unchanged(made.values(), value.values())
+    return value if same else kind(made)
+
+
+# --- texts that are JSON ---------------------------------------------------------------------------------------------
+
+_PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?', re.DOTALL)
+"""A text in JSON, also one that was cut off, or a number."""
+
+
 def _text(text: str, redact: Redact) -> str:
+    """Return a text that has passed a function, after what is written in it as JSON, without its escapes."""
+    if _is_json(text):
+        return _json_text(text, redact)
+    made = text
+    if "\\" in text and '"' in text:  # JSON among other words
+        made = _PIECE.sub(lambda found: _piece(found[0], redact) if "\\" in found[0] else found[0], text)
+    made = _passed(made, redact)
+    return text if made == text else made
+
+
+def _is_json(text: str) -> bool:
+    inside = text.strip()
+    if inside[:3] == "```":
+        inside = unfenced(inside)
+    if inside[:1] not in {"{", "[", '"'}:
+        return False
+    try:
+        json.loads(inside)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return True
+
+
+def _json_text(text: str, redact: Redact) -> str:
+    """Return JSON whose texts, keys and numbers have passed a function one by one, and then as a whole.
+
+    What does not change stays as it was written, to the last sign.
+    """
+    made = _PIECE.sub(lambda found: _piece(found[0], redact), text)
+    made = _passed(made, redact)
+    return text if made == text else made
+
+
+def _piece(piece: str, redact: Redact) -> str:
+    if piece[0] != '"':
+        made = _passed(piece, redact)
+        return piece if made == piece else made if _PIECE.fullmatch(made) else json.dumps(made, ensure_ascii=False)
+    whole = len(piece) > 1 and piece[-1] == '"'
+    try:
+        said: str = json.loads(piece if whole else _closed(piece), strict=False)
+    except ValueError:
+        return piece  # no JSON; it passes as it stands
+    made = _text(said, redact)
+    if made == said:
+        return piece
+    written = json.dumps(made, ensure_ascii="\\u" in piece)
+    return written if whole else written[:-1]
+
+
+_CUT: Final = re.compile(r"((?:[^\\]|\\u[0-9a-fA-F]{4}|\\[^u])*)(?:\\(?:u[0-9a-fA-F]{0,3})?)?", re.DOTALL)
+
+
+def _closed(piece: str) -> str:
+    """Close a text that was cut off, without the escape that it was cut off in."""
+    found = _CUT.fullmatch(piece)
+    return f'{piece if found is None else found[1]}"'
+
+
+def _passed(text: str, redact: Redact) -> str:
     try:
         made: object = redact(text)
     except Exception as error:

@@ -98,8 +98,9 @@ class Result(Generic[C_co]):
         refused: what a bound refused on the way: calls, hops, retries, effects. It does not make a run partial.
         spent: what was spent, in all, by node and by edge.
         run_id: the run's id.
-        thread: what was said in the graph's own thread, agents in branches, teams and inner graphs left out.
-        active: the agent that spoke last there, or None.
+        thread: what was said in the graph's own thread, agents in branches, teams and inner graphs left out, and what
+            was answered last, whoever did; empty where no agent is in the graph.
+        active: the agent that spoke last there, or the graph that had control; or None.
     """
 
     status: RunStatus

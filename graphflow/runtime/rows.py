@@ -22,6 +22,7 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from graphflow.errors import JournalDamaged, NotStorable, UsageError
 from graphflow.events import (
     FORMAT,
+    AnswerGiven,
     Decision,
     EdgeName,
     EdgeTaken,
@@ -42,6 +43,7 @@ from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, Segment, parse_path, path_text
 from graphflow.model.jsontext import compact_json, load_json
 from graphflow.model.plans import getter
+from graphflow.model.secrets import SHOWN
 from graphflow.runtime.checksums import (
     carried,
     chained,
@@ -189,6 +191,15 @@ def _failed(fact: Fact, error: NotStorable) -> Fact:
     return EffectFinished(fact.path, fact.turn, fact.attempt, fact.key, failure=failure, usage=fact.usage)
 
 
+def _name_in(body: Any, kind: str) -> str:
+    """Return what the value in a fact is called if it is a secret itself: by its question, its effect, or its kind."""
+    if type(body) is AnswerGiven:
+        return body.question
+    if type(body) is EffectFinished:
+        return body.key
+    return "output" if type(body) is NodeReturned else kind
+
+
 class Rows:
     """Writes and reads the rows of one graph's runs."""
 
@@ -215,7 +226,7 @@ class Rows:
         try:
             if type(fact) is NodeReturned and fact.failure is None and fact.cancelled is False:
                 outcome, path = fact.outcome, fact.path
-                data = None if outcome is None else self._codec.encode(outcome, "a value")
+                data = None if outcome is None else self._codec.encode(outcome, "a value", "output")
                 try:
                     place = self._placed if path is self._place else self.place(path)
                     head = f'["node_returned",{place},{fact.turn},{fact.attempt}'
@@ -315,7 +326,7 @@ class Rows:
         They are called by their full names: which others have been learnt before is a matter of the moment.
         """
         kinds = self._results.kinds.with_(kinds_in(fn), briefly=False)
-        self._results = Codec(kinds, self._codec.secrets)
+        self._results = Codec(kinds, self._codec.secrets, self._codec.names)
 
     def check(self, value: object, what: str) -> None:
         """Find out whether a value can be stored.
@@ -352,7 +363,7 @@ class Rows:
             elif value is None or kind is bool or (kind is int and -_FAR < value < _FAR):
                 continue
             codec = self._results if type(body) is EffectFinished else self._codec
-            made[first + place] = codec.encode(value, "a value")
+            made[first + place] = codec.encode(value, "a value", _name_in(body, name))
         return made
 
     # --- reading ---
@@ -400,6 +411,12 @@ class Rows:
         if not isinstance(found, str) or not (parts is None or isinstance(parts, dict)):
             raise JournalDamaged(run, row.seq, "it does not say of which graph it is.")
         return found, cast("Any", parts)
+
+    def lacking(self, stored: Sequence[Row]) -> MissingSecrets | None:
+        """Return the error that names every secret that rows ask for and that was not given; None if there is none."""
+        asked = frozenset[str]().union(*(secrets_asked(load_json(row.fact)) for row in stored))
+        missing = asked.difference(self._codec.secrets)
+        return MissingSecrets(missing) if missing else None
 
     def record(self, run: str, row: Row) -> Record:
         """Return a row as a record.
@@ -560,13 +577,34 @@ def _data(run: str, row: Row, text: str) -> list[Any]:
 
 
 def same(one: str, other: str) -> bool:
-    """Tell whether two texts of decisions say the same."""
+    """Tell whether two texts of decisions say the same, the stored one and the one that is drawn now."""
     if one == other:
         return True
     try:
-        return bool(json.loads(one) == json.loads(other))
+        stored, drawn = json.loads(one, object_hook=_unnamed), json.loads(other, object_hook=_unnamed)
+        return bool(stored == drawn) or (SHOWN in other and _alike(stored, drawn))
     except (ValueError, RecursionError):
         return False
+
+
+def _alike(stored: Any, drawn: Any) -> bool:
+    """Tell whether data say the same but for secrets: older versions showed some of them in questions."""
+    if isinstance(stored, str) and isinstance(drawn, str):
+        parts = map(re.escape, _VEIL.split(drawn))
+        return stored == drawn or re.fullmatch(".*".join(parts), stored, re.DOTALL) is not None
+    if isinstance(stored, list) and isinstance(drawn, list):
+        one, other = cast("list[Any]", stored), cast("list[Any]", drawn)
+        return len(one) == len(other) and all(map(_alike, one, other))
+    return bool(stored == drawn)
+
+
+_VEIL: Final = re.compile(f"[\"']?{re.escape(SHOWN)}[\"']?")
+"""What stands in a text instead of a secret, with the quotes of a text around it, which a number had not."""
+
+
+def _unnamed(table: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what a secret is called, for it is not compared: older versions named it in each value anew."""
+    return {**table, "name": ""} if table.get("$") == "secret" else table
 
 
 def _short(text: str) -> str:

@@ -529,12 +529,16 @@ class Runner(Sessions):
         Raises:
             NotStorable: if a journal could not give it back exactly.
         """
+        if threading.get_ident() == self.thread:
+            self._emit(fact)
+        else:
+            anyio.from_thread.run_sync(self._emit, fact)
+
+    def _emit(self, fact: Emitted) -> None:
+        """Record what is said, in the loop: there is one writer of values for a run."""
         if self.store is not None:
             self.store.rows.check(fact.value, f"what {path_text(fact.path)!r} emits")
-        if threading.get_ident() == self.thread:
-            self.record_soon(fact)
-        else:
-            anyio.from_thread.run_sync(self.record_soon, fact)
+        self.record_soon(fact)
 
     def resource(self, path: Path, kind: type[Any]) -> Any:
         """Return the one resource of a class.

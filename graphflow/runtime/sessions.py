@@ -53,7 +53,7 @@ class Group:
 class Sessions(Timekeeper):
     """The part of a runner that hosts its tasks."""
 
-    __slots__ = ("_asking", "_first", "_first_task", "_groups", "_host_gone", "_host_task", "_on", "_over")
+    __slots__ = ("_asking", "_first", "_groups", "_host_gone", "_host_task", "_on", "_over")
 
     def __init__(self, setup: Setup) -> None:
         """Begin without a session."""
@@ -62,7 +62,6 @@ class Sessions(Timekeeper):
         self._asking: set[anyio.CancelScope] = set()  # hooks under way
         self._on = False  # whether there is a session
         self._over: Signal | None = None  # set when the session has nothing left to do; made when the host waits for it
-        self._first_task: Any = None  # asyncio's, of the first worker, as soon as there is a host
         self._host_task: Any = None  # asyncio's
         self._host_gone: Signal | None = None  # set when the host has ended that the first worker called
         self._first: anyio.CancelScope | None = None  # around what the first worker does
@@ -89,7 +88,7 @@ class Sessions(Timekeeper):
                 await self._begin(facts)
         finally:
             self._groups[0].takers = 0
-            self._first = self._first_task = self._host_gone = self._host_task = None
+            self._first = self._host_gone = self._host_task = None
             self._resting_since = self._clock.now()
             self._on = False
             self._tell()
@@ -125,8 +124,7 @@ class Sessions(Timekeeper):
         root = self._groups[0]
         if not root.hosted:
             root.hosted = True
-            self._first_task, self._host_gone = current_task(), new_signal()
-            gone = self._host_gone
+            self._host_gone = gone = new_signal()
             spawn(lambda: self._host_session(gone), lambda: self._host_left(gone))
 
     def _host_left(self, gone: Signal) -> None:
@@ -153,7 +151,10 @@ class Sessions(Timekeeper):
             gone.set()
 
     async def _be_host(self, facts: Sequence[Fact]) -> None:
-        """Keep the outermost group open until the session has nothing left to do, and work in it meanwhile."""
+        """Keep the outermost group open until the session has nothing left to do.
+
+        No body runs in this task: so a cancellation of it, as when a loop ends, is never a body's own.
+        """
         root = self._groups[0]
         self._host_task = current_task()
         try:
@@ -166,8 +167,10 @@ class Sessions(Timekeeper):
                     self._finish()
                 if self._timers and not self._stopping:
                     self._need_timer_task()  # those that were set before, or that the last session left
+                self._take_up(root, tasks)
+                if root.ready and not root.takers:
+                    self._need_worker(root)
                 try:
-                    await self._take_up(root, tasks)
                     await self._until_over()
                 except BaseException as error:  # whoever runs this session wants it to stop
                     await self._stop("its host", error)
@@ -176,14 +179,11 @@ class Sessions(Timekeeper):
             root.tasks, root.hosted = None, False
             self._over = None
 
-    async def _take_up(self, group: Group, tasks: TaskGroup) -> None:
-        """Start what had to wait for a group's tasks, and be a worker if one is wanted."""
+    def _take_up(self, group: Group, tasks: TaskGroup) -> None:
+        """Host the groups that had to wait for this one's tasks."""
         for child in group.children:
             tasks.start_soon(self._host, child)
         group.children.clear()
-        if group.ready and not group.takers:
-            group.takers = 1
-            await self._work(group)
 
     async def _until_over(self) -> None:
         """Wait until the session has nothing left to do."""
@@ -261,7 +261,10 @@ class Sessions(Timekeeper):
         try:
             async with anyio.create_task_group() as tasks:
                 group.tasks = tasks
-                await self._take_up(group, tasks)
+                self._take_up(group, tasks)
+                if group.ready and not group.takers:
+                    group.takers = 1
+                    await self._work(group)
                 if group.number in self._groups and not self._stopping:
                     await group.closed.wait()
         finally:
@@ -306,10 +309,9 @@ class Sessions(Timekeeper):
     def _is_hosts(self, error: BaseException) -> bool:
         """Tell whether a cancellation is that of the session, such as when a loop ends, and not a body's own.
 
-        Whoever ends a loop cancels all its tasks, the first worker and the host; a body runs in one of the two at most.
+        Whoever ends a loop cancels all its tasks, and the host's is one in which no body runs.
         """
         *_, asyncios = cancelled_classes()
         if not isinstance(error, asyncios):
             return True  # trio's own: no scope of ours was cancelled
-        host, first = self._host_task, self._first_task
-        return host is not None and bool(host.cancelling()) and (first is None or bool(first.cancelling()))
+        return self._host_task is not None and bool(self._host_task.cancelling())

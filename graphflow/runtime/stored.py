@@ -26,7 +26,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.kinds import kinds_of
-from graphflow.model.codec import Codec, Kinds
+from graphflow.model.codec import Codec, Kinds, MissingSecrets
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.runtime.advance import Fold
@@ -161,13 +161,15 @@ def fold_rows(
     fingerprint, parts = _graph_of(run, stored)
     if changed != "compatible":  # first of all: values of another graph may not even be readable
         _check_graph(graph, run, fingerprint, parts)
-    first = rows.fact(run, stored[0])
+    try:
+        first, *others = [rows.fact(run, row) for row in stored]
+    except MissingSecrets as error:  # it names those of one row
+        raise rows.lacking(stored) or error from None
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
     folded = Folded(Fold(graph), first, [] if keep else None, parts=parts, fingerprint=fingerprint)
-    facts: list[Fact] = [first, *[rows.fact(run, row) for row in stored[1:]]]
     try:
-        _feed(folded, run, stored, facts, rows)
+        _feed(folded, run, stored, [first, *others], rows)
     except JournalMismatch:
         if first.edition and changed != "compatible":
             _check_models(graph, run, parts)

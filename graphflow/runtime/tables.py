@@ -79,7 +79,9 @@ class ThreadLog:
         user: what the user said last, or what the frame was asked; None before an agent needed it.
         user_at: the position of that message.
         noted: the id of the call that made the last handoff, if an agent made it.
-        active: the agent that spoke last.
+        active: the agent that spoke last, or the graph that was handed over to.
+        begun: with how many messages it began, in a graph inside a graph: with what crossed to that.
+        told: whether what crossed to it is all that the user has said there.
     """
 
     items: list[ThreadMessage] = field(default_factory=_list)
@@ -90,12 +92,14 @@ class ThreadLog:
     noted: str = ""
     active: str | None = None
     watch: Any = None  # what the detectors of the graph have seen in it
+    begun: int = 0
+    told: bool = False
 
     def branch(self) -> ThreadLog:
         """Return the thread of a branch: what it says, and what is seen in it, stays in it."""
         return ThreadLog(
             list(self.items), set(self.ids), dict(self.finals), self.user, self.user_at, self.noted, self.active,
-            None if self.watch is None else self.watch.branch(),
+            None if self.watch is None else self.watch.branch(), self.begun, self.told,
         )  # fmt: skip
 
     def seen(self) -> Seen:

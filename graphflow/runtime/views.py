@@ -14,12 +14,16 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from graphflow.events import Boundary
+from graphflow.graphs.compiled import Edge
 from graphflow.model.context import question_of
 from graphflow.model.contract import Brief, Report
+from graphflow.model.cutting import most, shown_within, within
 from graphflow.model.ids import Segment, path_text
+from graphflow.model.secrets import veiled
 from graphflow.model.state import Message
 from graphflow.model.thread import (
     DATA_CAP,
+    LABEL_CAP,
     History,
     Last,
     Thread,
@@ -39,6 +43,9 @@ from graphflow.runtime.tables import Frame, Inbox, ThreadLog, Visit
 
 Ranges = tuple[tuple[int, int], ...]
 
+_ROOM = 2 * LABEL_CAP
+"""What delimiters, a label and the count of what was left out take beside a text that has been cut already."""
+
 NOTHING_SAID = ThreadMessage("user", "Begin.")
 """What an agent is told when nobody has said anything: a model needs something to answer."""
 
@@ -49,48 +56,61 @@ def entry_of(visit: Visit, log: ThreadLog, granted: tuple[str, ...]) -> tuple[Th
     Raises:
         Exception: whatever a history function of the user raises.
     """
-    if log.user is None:
-        _greet(visit, log)
+    if log.user is None and not log.told:
+        greet(visit, log)
     edge, token = visit.edge, visit.token
     frame = token.frame
     caller = frame.owner if frame.is_node and edge.name.kind == "delegate" else None
     history: History = edge.history if edge.history is not None else _own_policy(visit, log)
     source = log
     if caller is not None:
-        source = (caller.talk.log if caller.talk is not None else thread_above(caller.token)) or ThreadLog()
+        source = log_of(caller) or ThreadLog()
     crossing: Thread = ()
     positions: tuple[int, ...] = ()
     known = len(source.items)
     if history != "note" and known:
-        crossing, positions = _crossing(tuple(source.items), history, log, visit.inbox)
+        crossing, positions = crossing_of(tuple(source.items), history, log, visit.inbox)
         log.ids.update(call.id for message in crossing for call in message.calls)  # of the caller's thread too
     arrived = _arrivals(visit, log, crossing) if visit.inbox else ()
     if token.note:
         arrived = (*arrived, spoken("user", token.note, source="graphflow"))
         token.note = ""
     if crossing:
-        crossing = tuple(message if size_of(message) <= DATA_CAP else _shortened(message) for message in crossing)
+        crossing = tuple(
+            message if size_of(message) <= DATA_CAP or message is log.user else _shortened(message)
+            for message in crossing
+        )
     given = caller is None and callable(history)  # a function says itself what crosses; a callee's looks at its caller
     if log.user is None or crossing or positions or arrived or given:
         after = caller is not None or log.user_at == known - 1  # what was asked comes behind what was said before it
-        view = _put_together(log, crossing, arrived, after=after, given=given)
+        view = put_together(log, crossing, arrived, after=after, given=given)
         crossed = [*positions]
-        if source is log and log.user_at not in crossed and _holds(view, log.user):
+        if source is log and log.user_at not in crossed and holds(view, log.user):
             crossed.append(log.user_at)
-        ranges, size = _ranges(crossed), sum(map(size_of, view))
+        ranges, size = ranges_of(crossed), sum(map(size_of, view))
     else:  # it sees what it is asked, and nothing else
         view, size = (log.user,), size_of(log.user)
         ranges = ((log.user_at, log.user_at),) if source is log else ()
-    return view, Boundary(visit.path, edge.name, ranges, _between(ranges, known), size, granted)
+    return view, Boundary(visit.path, edge.name, ranges, between(ranges, known), size, granted)
+
+
+def log_of(caller: Visit) -> ThreadLog | None:
+    """Return the thread of a caller, if there is one yet."""
+    return caller.talk.log if caller.talk is not None else thread_above(caller.token)
 
 
 def _shortened(message: ThreadMessage) -> ThreadMessage:
-    """Return a message that crosses within the cap; arguments that are too long become an object that says so."""
+    """Return a message that crosses within the cap; arguments that cannot be cut become an object that says so."""
     calls = tuple(
-        call if len(call.arguments) <= DATA_CAP else replace(call, arguments=_left_out(len(call.arguments)))
+        call
+        if len(call.arguments) <= DATA_CAP
+        else replace(call, arguments=within(call.arguments) or _left_out(len(call.arguments)))
         for call in message.calls
     )
-    return replace(message, text=capped(message.text), calls=calls)
+    text = message.text
+    if not (text.startswith("<") and len(text) <= DATA_CAP + _ROOM):
+        text = within(text) or capped(text)
+    return replace(message, text=text, calls=calls)
 
 
 def _left_out(size: int) -> str:
@@ -103,11 +123,15 @@ def _own_policy(visit: Visit, log: ThreadLog) -> History:
     assert isinstance(node, Agent)  # noqa: S101 - only agents have views
     if node.history is not None:
         return node.history
-    continues = edge.name.source is None and edge.name.kind != "escalate" and log.user_at > 0
-    return "full" if continues else "note"
+    return "full" if continues(edge, log) else "note"
 
 
-def _crossing(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
+def continues(edge: Edge, log: ThreadLog) -> bool:
+    """Tell whether an edge leads to who begins in a thread in which something was said before."""
+    return edge.name.source is None and edge.name.kind != "escalate" and (log.user_at > 0 or log.begun > 0)
+
+
+def crossing_of(items: Thread, history: History, log: ThreadLog, inbox: Inbox) -> tuple[Thread, tuple[int, ...]]:
     """Apply a policy other than "note" to a thread.
 
     Returns:
@@ -162,19 +186,19 @@ def _not_seen_anyway(items: Thread, log: ThreadLog, inbox: Inbox) -> Thread:
     return tuple(reversed(kept))
 
 
-def _put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
+def put_together(log: ThreadLog, crossing: Thread, arrived: Thread, *, after: bool, given: bool) -> Thread:
     """Join what crosses, what the user said and what arrived."""
-    asked = () if log.user is None or given or (crossing and _holds(crossing, log.user)) else (log.user,)
+    asked = () if log.user is None or given or (crossing and holds(crossing, log.user)) else (log.user,)
     view = (*crossing, *asked, *arrived) if after else (*asked, *crossing, *arrived)
     return view or (NOTHING_SAID,)
 
 
-def _holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
+def holds(messages: Thread, wanted: ThreadMessage | None) -> bool:
     """Tell whether a message itself stands among others, not only one that equals it."""
     return id(wanted) in map(id, messages)
 
 
-def _greet(visit: Visit, log: ThreadLog) -> None:
+def greet(visit: Visit, log: ThreadLog) -> None:
     """Put what the frame is asked into its thread, before its first agent speaks."""
     frame = visit.token.frame
     asker = _asker(frame)
@@ -226,14 +250,20 @@ def _asker(frame: Frame) -> str:
 
 
 def brief_text(brief: BaseModel) -> str:
-    """Write a brief for its reader, a line for each field that says something."""
-    return "\n".join(
-        [
-            f"{name}: {value if isinstance(value, str) else _joined(value)}"
-            for name, value in brief.__dict__.items()
-            if value or value not in ("", (), None)
-        ]
-    )
+    """Write a brief for its reader, a line for each field that says something; the longest are cut where it must be."""
+    parts = [
+        (name, value if isinstance(value, str) else _joined(value))
+        for name, value in (brief if type(brief) is Brief else veiled(brief)).__dict__.items()
+        if value or value not in ("", (), None)
+    ]
+    text = "\n".join([f"{name}: {value}" for name, value in parts])
+    if len(text) <= DATA_CAP:
+        return text
+
+    def written(longest: int) -> str:
+        return "\n".join([f"{name}: {capped(value, longest)}" for name, value in parts])
+
+    return most(written, DATA_CAP, 0, DATA_CAP) or text
 
 
 def _joined(value: Any) -> str:
@@ -253,8 +283,10 @@ def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     found: list[ThreadMessage] = []
     for message in inbox:
         label = _sender(visit, message)
-        made = spoken("user", data(_kind(visit, message), label, shown(message.value)), source=label)
-        if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
+        noted = _is_note(visit, message, log)
+        kind = "note" if noted else "report" if isinstance(message.value, Report) else "message"
+        made = spoken("user", data(kind, label, shown_within(message.value)), source=label)
+        if noted:
             if message.value in (None, "") or (log.noted and log.noted in calls):
                 continue  # no note, or it stands in the call that crosses
             if log.noted:
@@ -269,13 +301,15 @@ def _arrivals(visit: Visit, log: ThreadLog, crossing: Thread) -> Thread:
     return tuple(found)
 
 
-def _kind(visit: Visit, message: Message) -> str:
-    if visit.edge.name.kind == "handoff" and message.source == visit.edge.name.source:
-        return "note"
-    return "report" if isinstance(message.value, Report) else "message"
+def _is_note(visit: Visit, message: Message, log: ThreadLog) -> bool:
+    """Tell whether something that arrived is the note of a handoff, or of one to the graph in which a visit begins."""
+    edge, owner = visit.edge, visit.token.frame.owner
+    while log.begun and edge.name.source is None and owner is not None:
+        edge, owner = owner.edge, owner.token.frame.owner
+    return edge.name.kind == "handoff" and message.source == edge.name.source
 
 
-def _ranges(positions: Sequence[int]) -> Ranges:
+def ranges_of(positions: Sequence[int]) -> Ranges:
     """Write positions as ranges, both ends included: a record must not grow with the thread."""
     if len(positions) <= 1:
         return tuple([(position, position) for position in positions])
@@ -288,7 +322,7 @@ def _ranges(positions: Sequence[int]) -> Ranges:
     return tuple((first, last) for first, last in made)
 
 
-def _between(ranges: Ranges, count: int) -> Ranges:
+def between(ranges: Ranges, count: int) -> Ranges:
     """Return the ranges of the positions below `count` that lie in none of some ranges."""
     made: list[tuple[int, int]] = []
     start = 0

@@ -27,6 +27,7 @@ from graphflow.model.contract import BOUNDS, Brief, Reason, Report
 from graphflow.model.frozen import class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
+from graphflow.model.secrets import veiled
 from graphflow.model.state import Message
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.function import FunctionNode
@@ -459,7 +460,8 @@ class Visits(Attempts):
         self.end_visit(visit, "completed")
         if token.thread is not None or token.frame.thread is not None:
             thread_of(token).noted = ""  # the note stands in no call of a model
-        self.take(token, edge, (Message(visit.station.name, outcome.note),))
+        note = outcome.note  # without one nothing arrives, as behind a node that returned nothing
+        self.take(token, edge, () if note is None and self.edition else (Message(visit.station.name, note),))
 
 
 def _for_people(value: Any) -> str:
@@ -469,7 +471,7 @@ def _for_people(value: Any) -> str:
     if isinstance(value, Report):
         return "; ".join(part for part in (value.finding, value.reason.text if value.reason else "") if part)
     try:
-        return str(value)
+        return str(veiled(value))
     except Exception as error:  # noqa: BLE001 - a user's class, or a number of too many digits
         return f"(a {type(value).__name__} whose text could not be made: {type(error).__name__})"
 

@@ -18,7 +18,7 @@ from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, Key, MapOut, Nex
 from graphflow.model.contract import Code, Reason
 from graphflow.model.frozen import mutable_value
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.nodes.edges import Terminal
+from graphflow.nodes.edges import Terminal, explained
 from graphflow.runtime.core import Core, whereabouts
 from graphflow.runtime.tables import Domain, Inbox, Token, Trouble, Written, alive
 
@@ -132,8 +132,8 @@ class Walk(Core):
         hop = counters.hops.get(edge, 0)
         if edge.max_hops is not None and hop >= edge.max_hops:
             called = f", which {edge.bound}= bounds" if edge.bound else ""
-            why = getattr(edge.test, "why", None)
-            told = f" ({why(token.context)})" if why is not None else ""
+            why = explained(edge.test, token.context)
+            told = f" ({why})" if why else ""
             return self._refusal_at(token, "max_hops", edge.max_hops, f"a further hop over {edge.name}{called}{told}")
         graph = token.frame.tables.graph
         if graph.max_hops is not None and counters.total >= graph.max_hops:

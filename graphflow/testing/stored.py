@@ -15,6 +15,7 @@ from graphflow.errors import InternalError, JournalDamaged
 from graphflow.events import Row
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
+from graphflow.model.secrets import veiled
 from graphflow.persistence.lines import read_run
 from graphflow.persistence.memory import MemoryJournal
 from graphflow.runtime.result import Result
@@ -94,7 +95,7 @@ def plain(value: object) -> Any:
     >>> plain((Report(finding="paid twice").finding, 3))
     ['paid twice', 3]
     """
-    return pydantic_core.to_jsonable_python(value, inf_nan_mode="strings", fallback=repr)
+    return pydantic_core.to_jsonable_python(veiled(value), inf_nan_mode="strings", fallback=repr)
 
 
 def _at_once(work: Coroutine[Any, Any, T]) -> T:

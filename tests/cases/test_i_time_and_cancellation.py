@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -88,10 +89,10 @@ async def test_i1_a_blocking_body_past_its_timeout_is_late() -> None:
     assert result.status == "failed"
     assert result.reason is not None
     assert (result.reason.code, result.reason.error_type) == ("timeout", "NodeTimeout")
-    assert "took 0.15" in result.reason.text
+    assert re.search(r"took 0\.(1[5-9]|[2-9])", result.reason.text)  # at least as long as it blocked
     warnings = [event.body for event in events if isinstance(event.body, Warned)]
     assert [warning.warning for warning in warnings] == ["loop_blocked"]
-    assert "kept the loop for 0.15" in warnings[0].text
+    assert re.search(r"kept the loop for 0\.(1[5-9]|[2-9])", warnings[0].text)
 
 
 @pytest.mark.may_block

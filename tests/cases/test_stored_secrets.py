@@ -112,12 +112,10 @@ def secretive(calls: Calls) -> Graph[Case]:
 
 
 def hold_no_secret(*texts: object) -> None:
-    """None of the texts holds a secret; the repr of a model that is the user's own is the user's."""
+    """None of the texts holds a secret, nor the repr of anything else."""
     for text in texts:
         found = text if isinstance(text, (str, bytes)) else repr(text)
-        for name, value in SECRETS.items():
-            if name == "pin" and found is not text:
-                continue
+        for value in SECRETS.values():
             word = value.partition("-and")[0]
             assert (word.encode() not in found) if isinstance(found, bytes) else (word not in found)
 

@@ -1,11 +1,12 @@
 """What the laws say of bounds: counted from the events of a run and compared with what its graph declares."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from graphflow.events import EdgeTaken, Event, FrameOpened, NodeRetried, NodeStarted, ScopeOpened
-from graphflow.graphs.compiled import MapOut
+from graphflow.graphs.compiled import MapOut, Out
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, names
@@ -35,6 +36,24 @@ def _within(root: Graph[Any], path: Path) -> Activation:
     return found
 
 
+def _maps(root: Graph[Any], scope: ScopeOpened) -> Iterator[tuple[Activation, MapOut]]:
+    """The maps that may have opened a scope, each with its activation; none where a fork did.
+
+    The path is that of the node that leads to the branches, or of the graph whose START does; a graph as a node may do
+    both, where the join tells them apart.
+    """
+    path, inner = scope.path, _within(root, scope.path)
+    found: list[tuple[Activation, Out | None]] = []
+    if inner.path == path:
+        found.append((inner, inner.graph.compiled.start))
+    if path:
+        outer = activation(root, path)
+        found.append((outer, outer.graph.compiled.stations[path[-1].name].out))
+    for where, out in found:
+        if isinstance(out, MapOut) and (scope.join is None or out.region.join == scope.join):
+            yield where, out
+
+
 def overruns(root: Graph[Any], events: Sequence[Event]) -> Iterator[str]:
     """Say which bounds of hops, visits, handoffs, items and depth the events exceed."""
     attempts = Counter(event.path for event in events if isinstance(event.body, NodeRetried))
@@ -42,8 +61,8 @@ def overruns(root: Graph[Any], events: Sequence[Event]) -> Iterator[str]:
     yield from _hops(root, events, attempts)
     for event in events:
         match event.body:
-            case ScopeOpened(path, _, branches):
-                yield from _items(root, path, branches)
+            case ScopeOpened() as scope:
+                yield from _items(root, scope)
             case FrameOpened(path):
                 yield from _depth(root, path)
             case _:
@@ -56,7 +75,7 @@ def _visits(root: Graph[Any], events: Sequence[Event], attempts: Counter[Path]) 
     opened: Counter[Path] = Counter()
     for event in events:
         if isinstance(event.body, ScopeOpened):
-            opened[activation(root, event.path).path] += 1
+            opened.update(where.path for where, _ in _maps(root, event.body))
         if isinstance(event.body, NodeStarted):
             where, name = activation(root, event.path), event.path[-1].name
             counts[where.path, where.lanes, name] += 1
@@ -73,8 +92,9 @@ def _hops(root: Graph[Any], events: Sequence[Event], attempts: Counter[Path]) ->
     lanes: Counter[Path] = Counter()
     for event in events:
         match event.body:
-            case ScopeOpened(path, _, branches):
-                lanes[activation(root, path).path] += branches
+            case ScopeOpened() as scope:
+                for where, _ in _maps(root, scope):
+                    lanes[where.path] += scope.branches
             case EdgeTaken(path, edge, hop):
                 where = _within(root, path)
                 declared = next(found for found in where.graph.compiled.edges() if found.name == edge)
@@ -92,10 +112,10 @@ def _hops(root: Graph[Any], events: Sequence[Event], attempts: Counter[Path]) ->
                 pass
 
 
-def _items(root: Graph[Any], path: Path, branches: int) -> Iterator[str]:
-    out = activation(root, path).graph.compiled.stations[path[-1].name].out
-    if isinstance(out, MapOut) and out.max_items is not None and branches > out.max_items:
-        yield f"{branches} lanes at {path}, which allows {out.max_items}"
+def _items(root: Graph[Any], scope: ScopeOpened) -> Iterator[str]:
+    allowed = [math.inf if out.max_items is None else out.max_items for _, out in _maps(root, scope)]
+    if allowed and scope.branches > max(allowed):
+        yield f"{scope.branches} lanes at {scope.path}, which allows {max(allowed)}"
 
 
 def _depth(root: Graph[Any], path: Path) -> Iterator[str]:

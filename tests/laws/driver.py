@@ -195,19 +195,9 @@ class Driver:
     def go(self, context: Context) -> "Driver":
         """Run to an end; a question is answered, so that "waiting" is none."""
         world = self.world
-        self.give(
-            RunStarted(
-                "run",
-                self.graph.name,
-                "",
-                context,
-                world.budget,
-                world.max_parallel,
-                world.hook is not None,
-                0.0,
-                edition=EDITION,
-            )
-        )
+        hooked, name = world.hook is not None, self.graph.name
+        most, budget = world.max_parallel, world.budget
+        self.give(RunStarted("run", name, "", context, budget, most, hooked, 0.0, edition=EDITION))
         return self.go_on()
 
     def take_up(self, folded: Folded, stored: Sequence[Row], *facts: Fact) -> "Driver":

@@ -14,7 +14,22 @@ from examples.strategies import (
     sequential,
     swarm,
 )
-from graphflow import Agent, Budget, FrozenDict, Graph, ModelRequest, Report, State, first, node, strategies, teams
+from graphflow import (
+    END,
+    START,
+    Agent,
+    Budget,
+    FrozenDict,
+    Graph,
+    ModelRequest,
+    Report,
+    State,
+    first,
+    fork,
+    node,
+    strategies,
+    teams,
+)
 from graphflow.testing import RuleModel, call
 from tests.lint.builders import BUDGET, QUESTION, Desk, Seed
 
@@ -76,6 +91,17 @@ def readers(editor: str, join: Any = None) -> Graph[Any]:
     return strategies.parallel(
         "readers", says("price", PRICE), dates, synthesis=says("editor", editor), context=Desk, budget=BUDGET, **more
     )
+
+
+def written(text: object) -> Graph[Any]:
+    """Two look at a contract, one of whom fails, and a function answers."""
+
+    @node
+    def write(state: State[Desk]) -> object:
+        return text
+
+    price = says("price", PRICE)
+    return Graph("written", START >> fork(price, dates, failure="collect") >> write >> END, context=Desk, budget=BUDGET)
 
 
 def regions(writer: str) -> Graph[Any]:
@@ -147,6 +173,7 @@ BAD_TEAMS: Final[dict[str, tuple[Seed, ...]]] = {
     "loss-not-told": (
         Seed("a branch, behind a synthesis", lambda: readers(PRICE)),
         Seed("an item, behind a reduction", lambda: regions("There are 12 cranes.")),
+        Seed("a branch, behind a function that writes", lambda: written(PRICE)),
     ),
 }
 
@@ -159,6 +186,8 @@ GOOD_TEAMS: Final[tuple[Seed, ...]] = (
     Seed("a debate", argued),
     Seed("a synthesis that names what is missing", lambda: readers(f"{PRICE} When it is free is unknown.")),
     Seed("a synthesis that names who failed", lambda: readers(f"{PRICE} Dates: none.")),
+    Seed("a function that names what is missing", lambda: written(f"{PRICE} Nothing is known of its dates.")),
+    Seed("a function that gives no text", lambda: written(400)),
     Seed("a branch that nobody had to wait for", lambda: readers(PRICE, first(1))),
     Seed("a reduction that says what is missing", lambda: regions("12 cranes; no road leads to the rest.")),
     Seed("branches without a synthesis", lambda: parallel.graph),

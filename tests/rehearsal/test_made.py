@@ -144,3 +144,25 @@ def test_a_decimal_is_made_of_what_its_schema_allows() -> None:
     found = maker(adapter.json_schema(), "a test")(Random(1))
 
     assert adapter.validate_python(found) >= 0
+
+
+class Coded(BaseModel):
+    """A part of what is asked for."""
+
+    code: Annotated[str, Field(pattern="^[A-Z]{3}$")]
+
+
+class Order(BaseModel):
+    """What is asked for."""
+
+    lines: Annotated[list[Coded], Field(min_length=1)]
+
+
+def test_the_error_names_the_field_and_the_stand_in() -> None:
+    """However deep the field stands: by the names that lead to it, with `*` for the items of a list."""
+    with pytest.raises(UsageError) as raised:
+        maker(Order.model_json_schema(), "the answer of 'desk'", "desk")
+
+    said = str(raised.value)
+    assert "in the field 'lines.*.code'" in said
+    assert said.endswith("Give a function that makes one: stand_ins={'desk': function}.")

@@ -643,7 +643,7 @@ def test_nothing_recorded_is_nothing_to_draw_from() -> None:
         pytest.param({"latency": "often"}, "latency: the distribution 'often'", id="distribution"),
         pytest.param({"latency": {"biling": 1}}, r"latency=\{'biling': ...\}.* Did you mean 'billing'\?", id="agent"),
         pytest.param({"tool_tokens": {"x": 1}}, "there are 'get_invoice'", id="tool"),
-        pytest.param({"choices": 0.5}, r"Choices\(act=..., fading=..., several=...\) is needed", id="choices"),
+        pytest.param({"choices": 0.5}, r"Choices\(act=..., .* hand_over=...\) is needed", id="choices"),
         pytest.param({"failure_rate": 2}, "failure_rate=2: a probability from 0 to 1", id="rate"),
         pytest.param({"approval_rate": -1}, "approval_rate=-1: a probability", id="approval"),
         pytest.param({"stand_ins": {"desk": 1}}, "stand_ins=.* to functions is needed", id="stand_ins"),

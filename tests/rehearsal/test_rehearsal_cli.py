@@ -159,7 +159,10 @@ def test_how_runs_break_is_told_in_one_line(team: str, capsys: pytest.CaptureFix
         (["--latency", "gamma:1"], "--latency gamma:1: the distribution 'gamma:1': there is no 'gamma'"),
         (["--latency", "biling=2"], "Did you mean 'billing'?"),
         (["--act", "often"], "--act often: 'often' is no number."),
-        (["--act", "1,0,0,0"], "--act 1,0,0,0: '1,0,0,0' has more than three numbers: P, FADING, SEVERAL."),
+        (
+            ["--act", "1,0,0,0,0"],
+            "--act 1,0,0,0,0: '1,0,0,0,0' has more than four numbers: P, FADING, SEVERAL, HAND_OVER.",
+        ),
         (["--act", "desk=2"], "--act desk=2: Choices: act=2.0: a probability from 0 to 1 is needed."),
         (["--failure-rate", "3"], "--failure-rate 3: 3.0: a probability"),
         (["--price", "3"], "--price 3: two amounts of at least 0 are needed, as 3,15"),

@@ -151,7 +151,7 @@ def test_numbers_are_written_as_people_read_them(measure: str, number: float | N
 
 def test_choices_are_probabilities() -> None:
     """The defaults are ones that agents keep their bounds with, mostly."""
-    assert Choices() == Choices(act=0.9, fading=0.3, several=0.4)
+    assert Choices() == Choices(act=0.9, fading=0.3, several=0.4, hand_over=0.7)
 
 
 def test_no_text_overlaps_another() -> None:

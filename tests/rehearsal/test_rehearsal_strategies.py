@@ -1,5 +1,6 @@
 """The nine strategies, rehearsed: each is a graph like any other."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from examples import newsroom
 from graphflow import END, START, Agent, Graph, ModelRequest, State, first, node, tool
 from graphflow.graphs import strategies, teams
 from graphflow.graphs.strategies import Plan, PlanStep, Task, Verdict
-from graphflow.rehearsal import rehearse_sync
+from graphflow.rehearsal import Choices, rehearse_sync
 from graphflow.rehearsal.results import End
 from graphflow.rehearsal.steering import who_steers
 from graphflow.testing import ScriptedModel
@@ -187,3 +188,27 @@ def test_who_steers_is_told_by_the_graph(end: End, who: tuple[str, ...] | None) 
     graph = Graph("outer", START >> inner >> END, context=Case)
 
     assert who_steers(graph, end, frozenset()) == who
+
+
+def ends_of_swarm(choices: Choices | None, **options: Any) -> dict[str, int]:
+    """How often a swarm of three ended in which way, in a hundred runs."""
+    swarm = strategies.swarm("team", *three(), detect=(), **options)
+    found = rehearse_sync(swarm, swarm.context(task="Bull or bear?"), runs=100, choices=choices)
+    return Counter(end.status for end, count in found.ends.items() for _ in range(count))
+
+
+def test_a_swarm_comes_to_an_end_by_default() -> None:
+    """Peers hand over less the more often they had the task, so that few runs reach the bound."""
+    ends = ends_of_swarm(None)
+
+    assert ends["completed"] >= 95
+
+
+@pytest.mark.parametrize(
+    ("choices", "status"),
+    [(Choices(1.0, 1.0, 0.4, 1.0), "exhausted"), (Choices(1.0, 1.0, 0.0, 0.0), "completed")],
+    ids=["always", "never"],
+)
+def test_how_likely_a_handover_is_can_be_said(choices: Choices, status: str) -> None:
+    """Who always hands over reaches the bound, and who never does answers, or calls what else there is."""
+    assert ends_of_swarm(choices, max_handoffs=5) == {status: 100}

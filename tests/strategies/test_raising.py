@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from graphflow import END, START, Context, Graph, State, node, run, strategies, teams
+from graphflow import END, START, Context, Graph, State, fork, node, run, strategies, teams
 from graphflow.errors import UsageError
 from graphflow.graphs.blaming import blamed
 from graphflow.graphs.export import fingerprint
@@ -130,3 +130,43 @@ def test_the_name_of_a_team_is_no_part_of_what_its_functions_do() -> None:
         return fingerprint(found)
 
     assert marks("manual('t')") == marks("manual('other')")
+
+
+@pytest.mark.parametrize("kind", EVERY)
+async def test_the_reason_names_who_raised(kind: str) -> None:
+    """Where the exception itself does not come out, since somebody collects it, its reason says whose it was."""
+    argument, make = EVERY[kind]
+    team = make(raises)
+
+    @node(name="sort_out")
+    async def sort_out(state: State[Any]) -> str:
+        return str(state.values[-1].reason.text)
+
+    graph = Graph(
+        "g", START >> fork(A, team, failure="collect") >> sort_out >> END, context=strategies.Task, max_depth=1
+    )
+    result = await run(graph, strategies.Task(task="what?"))
+
+    assert f"{argument}=<function raises> of {kind}('t') raised: no idea of" in str(result.output)
+
+
+@pytest.mark.parametrize("argument", ["enter", "leave"])
+async def test_the_ways_in_and_out_of_a_graph_are_named(argument: str) -> None:
+    """Both are called outside any node."""
+    given: dict[str, Any] = {argument: raises}
+    inner = Graph("inner", START >> A >> END, context=strategies.Task, **given)
+
+    result = await run(within(inner), strategies.Task(task="what?"))
+
+    assert result.reason is not None
+    assert f"{argument}=<function raises> of Graph('inner') raised: no idea of State" in result.reason.text
+
+
+async def test_who_splits_a_task_is_named() -> None:
+    """It is called on an edge, so that the run fails and raises nothing."""
+    graph = teams.map_reduce("t", raises, A, B, max_items=3)
+
+    result = await run(graph, graph.context(task="what?"))
+
+    assert result.reason is not None
+    assert "split=<function raises> of map_reduce('t') raised: no idea of State" in result.reason.text

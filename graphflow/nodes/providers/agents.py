@@ -11,13 +11,12 @@ from decimal import Decimal
 from types import UnionType
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import BaseModel
-
 from graphflow.errors import BoundHit, UsageError
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context
+from graphflow.model.context import Context, question_of
 from graphflow.model.contract import Brief
 from graphflow.model.frozen import mutable_part
+from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.thread import data, shown
 from graphflow.nodes.client import Price
@@ -185,11 +184,10 @@ def prompt_of(state: State[Any]) -> str:
     """Return what an agent is told: a brief, else what the context says first, and what arrived, as data."""
     brief = next((message.value for message in state.inbox if isinstance(message.value, Brief)), None)
     if brief is not None:
-        said = [(name, value) for name, value in brief.__dict__.items() if value not in (None, "", ())]
+        said = [(name, value) for name, value in veiled(brief).__dict__.items() if value not in (None, "", ())]
         return "\n".join(f"{name}: {value if isinstance(value, str) else shown(value)}" for name, value in said)
-    context: BaseModel = state.context
-    first = next((getattr(context, name) for name in type(context).model_fields), None)
-    texts = [first] if isinstance(first, str) and first else []
+    first = question_of(state.context)
+    texts = [first] if first else []
     texts += [data("message", message.source, shown(message.value)) for message in state.inbox if message.value]
     return "\n\n".join(texts) or "(Nothing was said.)"
 
