@@ -184,6 +184,41 @@ def test_a_loop_that_ends_cancels_a_run_whose_two_tasks_are_both_at_work() -> No
     assert [event.body.status for event in events if isinstance(event.body, NodeEnded)] == ["cancelled"] * 3
 
 
+@pytest.mark.parametrize("turns", range(1, 6))
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+def test_a_loop_that_ends_before_a_host_began_ends_the_run(turns: int) -> None:
+    """Three branches have been started, and some of their tasks have not: each visit ends all the same."""
+    events: list[Event] = []
+
+    def waits(name: str) -> FunctionNode[Context]:
+        @node(name=name)
+        async def wait(state: State[Context]) -> None:
+            await anyio.sleep_forever()
+
+        return wait
+
+    @node
+    async def last(state: State[Case]) -> None:
+        pass
+
+    branches = (waits("a"), waits("b"), waits("c"))
+    graph = Graph("g", START >> branches >> last >> END, context=Case, budget=Budget(node_runs=9))
+    assert not graph.check()
+
+    async def main() -> None:
+        caller = asyncio.ensure_future(run(graph, Case(), listeners=[events.append]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert not caller.done()
+
+    asyncio.run(main())
+    gc.collect()  # what anyio was to await in tasks that never began
+
+    assert isinstance(events[-1].body, RunEnded)
+    assert sum(isinstance(event.body, NodeStarted) for event in events) == 3
+    assert sum(isinstance(event.body, NodeEnded) for event in events) == 3
+
+
 _ = random_team(0, Mood())  # what checking a graph imports is read here, and not where it would block the loop
 
 

@@ -116,8 +116,9 @@ class Core:
 
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""
-        failure = failure_of(error, code, limit)
-        text = failure.text if blamed(error) else str(error)
+        blame = self.edition > 0
+        failure = failure_of(error, code, limit, blame=blame)
+        text = failure.text if blame and blamed(error) else str(error)
         reason = Reason(code=code, text=text, path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
 
@@ -533,8 +534,10 @@ RECORDED: Final = "_graphflow_recorded"
 """The attribute of an exception that stands for a recorded failure."""
 
 
-def failure_of(error: BaseException, code: str = "failed", limit: float | None = None) -> Failure:
-    """Return an exception as a fact; one that stands for a recorded failure as that very failure."""
+def failure_of(
+    error: BaseException, code: str = "failed", limit: float | None = None, *, blame: bool = True
+) -> Failure:
+    """Return an exception as a fact, with who raised it; one that stands for a recorded failure as that failure."""
     recorded: Failure | None = getattr(error, RECORDED, None)
     if recorded is not None and code == "failed":
         return recorded
@@ -543,7 +546,7 @@ def failure_of(error: BaseException, code: str = "failed", limit: float | None =
         text = str(error)
     except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
         text = f"(its text could not be made: {type(broken).__name__})"
-    who = blamed(error)
+    who = blamed(error) if blame else ""
     text = f"{who} raised: {text}" if who else text
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)
 

@@ -110,14 +110,18 @@ class Sessions(Timekeeper):
             if self._host_gone is not None:
                 await self._left_by_host(self._host_gone)
 
-    @staticmethod
-    async def _left_by_host(gone: Signal) -> None:
+    async def _left_by_host(self, gone: Signal) -> None:
+        """Wait for the end of the host, which sees to the end of the run if the loop ends, or do so in its place."""
         try:
             await gone.wait()
-        except cancelled_classes():  # the loop ends: the host hears of that too, and sees to the end of the run
+        except cancelled_classes():
             with anyio.CancelScope(shield=True):
                 await gone.wait()
             raise
+        finally:
+            if not self._stopping:  # it never began
+                with anyio.CancelScope(shield=True):
+                    await self._drop_ready()
 
     def _call_host(self) -> None:
         """See that the session has a host, before anything waits."""
