@@ -524,7 +524,7 @@ def test_nothing_is_left_when_it_closes() -> None:
     hung.close()
     gc.collect()
 
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # threads of earlier tests may have ended meanwhile
     assert server.disconnects == []
 
 
