@@ -31,7 +31,7 @@ async def _left_by(graph: Graph[Question]) -> list[str]:
         assert result.status == "completed", result
         del result
         gc.collect()
-        classes = {type(found) for found in gc.garbage}
+        classes: set[type[object]] = {type(found) for found in gc.garbage}
         ours = {kind for kind in classes if kind.__module__.startswith("graphflow.")}
         return sorted(kind.__name__ for kind in ours if not kind.__module__.startswith("graphflow.mcp."))
     finally:
