@@ -5,8 +5,7 @@ take bodies one after the other: a body that never waits costs no task, and when
 over.
 
 The task of a session is the first worker. The host of the outermost group is a task of its own, made when something
-waits for the first time: a session in which nothing does needs no group. It takes bodies, too: a second one that waits
-needs no third task.
+waits for the first time: a session in which nothing does needs no group.
 """
 
 from __future__ import annotations
