@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Station
 from graphflow.graphs.flows import Flows, Frame, Level
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Link, as_graph, longest, look_at, nested_graphs
+from graphflow.graphs.look import INF, Link, as_graph, key_text, longest, look_at, nested_graphs
 from graphflow.graphs.spend import CALLS, NOTHING_SPENT, Spend, all_of, heaviest, plus, times, total
 from graphflow.model.budget import Budget
 from graphflow.nodes.agent import Agent
@@ -220,7 +220,7 @@ class _Activation:
             return _Sum()
         items = _items(out)
         if items == INF:
-            self.counter.structural.add(f"the map at {_shown(key)!r} has no max_items")
+            self.counter.structural.add(f"the map at {key_text(key)!r} has no max_items")
         if id(frame.lanes[key]) not in self.lanes:
             self.lanes[id(frame.lanes[key])] = self._domain(frame.lanes[key])
         lane = self.lanes[id(frame.lanes[key])]
@@ -425,7 +425,3 @@ def _spend_of_agent(agent: Agent) -> Spend:
 def _works_beside_its_team(node: Node[Any]) -> bool:
     """Whether a node can be at work while its callees are: the tools and the delegations of one turn run at once."""
     return isinstance(node, Agent) and any(isinstance(tool, Tool) for tool in node.tools)
-
-
-def _shown(key: Key) -> str:
-    return key if isinstance(key, str) else key.value

@@ -113,7 +113,7 @@ class Graph(Node[Any], Generic[C]):
             )
         checked_sync(f"Graph {name!r}", enter=enter, leave=leave)
         if escalate is not None:
-            checked_node(f"Graph {name!r}: escalate=", escalate)
+            checked_node(f"Graph {name!r}: escalate", escalate)
         limit: object = budget
         if limit is not None and not isinstance(limit, Budget):
             msg = f"Graph({name!r}, budget={budget!r}): a Budget is needed, or None."
@@ -128,7 +128,7 @@ class Graph(Node[Any], Generic[C]):
             ("max_handoffs", max_handoffs),
             ("max_hops", max_hops),
         ):
-            put(self, bound, checked_bound(f"Graph {name!r}: ", value, bound))
+            put(self, bound, checked_bound(f"Graph {name!r}", value, bound))
         put(self, "escalate", escalate)
         watchers: tuple[object, ...] = (detect,) if isinstance(detect, Detector) else tuple(detect)
         if not all(isinstance(found, Detector) for found in watchers):

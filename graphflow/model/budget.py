@@ -113,11 +113,11 @@ class Budget:
             shares[name] = None if amount is None else amount // parts + (index < amount % parts)
         usd = None
         if self.usd is not None:
-            cents = self.usd.scaleb(6)
-            whole = int(cents)
+            millionths = self.usd.scaleb(6)
+            whole = int(millionths)
             usd = Decimal(whole // parts + (index < whole % parts)).scaleb(-6)
             if index == 0:
-                usd += (cents - whole).scaleb(-6)
+                usd += (millionths - whole).scaleb(-6)
         return Budget(**shares, usd=usd, seconds=self.seconds)
 
 

@@ -20,7 +20,8 @@ class Detector:
 
     Attributes:
         kind: "ping_pong", "repetition" or "no_progress".
-        limit: how often it may be seen: the time after that counts.
+        limit: of a repetition, how many equal steps it takes; of the others, how often it may be seen: the time after
+            that is detected.
         then: what follows.
         window: how many steps back a repetition is looked for.
     """
@@ -85,13 +86,13 @@ def no_progress(hops: int = 6, *, then: Then = "stop") -> Detector:
 def _at_least_one(where: str, name: str, number: int) -> int:
     found = checked_bound(where, number, name, least=1)
     if found is None:
-        msg = f"{where}({name}=None): a number is needed."
+        msg = f"{where}: {name}=None: a number is needed."
         raise UsageError(msg)
     return found
 
 
 def _checked(detector: Detector) -> Detector:
     if detector.then not in ("warn", "note", "stop"):
-        msg = f"{detector.kind}(then={detector.then!r}): 'warn', 'note' or 'stop'."
+        msg = f"{detector.kind}: then={detector.then!r}: 'warn', 'note' or 'stop' is needed."
         raise UsageError(msg)
     return detector

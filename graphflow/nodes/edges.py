@@ -346,9 +346,7 @@ def fork(*branches: Node[Any] | Branch[Any] | Chain[Any], failure: FailurePolicy
     Raises:
         UsageError: if something is no branch, or the policy is unknown.
     """
-    if failure not in ("fail_fast", "collect"):
-        msg = f"fork(failure={failure!r}): 'fail_fast' or 'collect'."
-        raise UsageError(msg)
+    checked_failure("fork", failure)
     return Fork(tuple(as_branch(item) for item in branches), failure)
 
 
@@ -438,7 +436,7 @@ def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
     Raises:
         UsageError: if it is no node, or the bound makes no sense.
     """
-    checked_node("on_active: ", agent)
+    checked_node("on_active", agent)
     bound = checked_bound("on_active", max_hops)
     return Branch(agent, IsActive(agent.name), bound, f"{agent.name!r} spoke last")
 
@@ -452,8 +450,19 @@ def checked_sync(where: str, **functions: object) -> None:
     for name, function in functions.items():
         call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-            msg = f"{where}({name}={function!r}): it is called where nothing can be awaited; write a plain function."
+            msg = f"{where}: {name}={function!r}: it is called where nothing can be awaited; write a plain function."
             raise UsageError(msg)
+
+
+def checked_failure(where: str, failure: object) -> None:
+    """Refuse what is no failure policy.
+
+    Raises:
+        UsageError: naming the policies.
+    """
+    if failure not in ("fail_fast", "collect"):
+        msg = f"{where}: failure={failure!r}: 'fail_fast' or 'collect' is needed."
+        raise UsageError(msg)
 
 
 def checked_node(where: str, found: object, *, end: bool = False) -> None:
@@ -464,7 +473,7 @@ def checked_node(where: str, found: object, *, end: bool = False) -> None:
     """
     if not hasattr(found, "delegates") and not (end and found is Terminal.END):
         what = f"a node is needed{', or END' if end else ''}, not {type(found).__name__}"
-        msg = f"{where}{found!r}: {what}.{_hint(found)}"
+        msg = f"{where}: {found!r}: {what}.{_hint(found)}"
         raise UsageError(msg)
 
 
@@ -479,6 +488,6 @@ def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: 
         UsageError: if it is not None and not a whole number of at least `least`.
     """
     if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < least):
-        msg = f"{where}({name}={bound!r}): a whole number of at least {least} is needed, or None for no bound."
+        msg = f"{where}: {name}={bound!r}: a whole number of at least {least} is needed, or None for no bound."
         raise UsageError(msg)
     return bound

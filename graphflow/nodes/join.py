@@ -102,7 +102,7 @@ class Join(Node[Context]):
         if not isinstance(policy, Policy) or losers not in ("finish", "cancel"):
             msg = f"Join({name!r}, {policy!r}, losers={losers!r}): a policy, and 'finish' or 'cancel', are needed."
             raise UsageError(msg)
-        checked_sync(f"Join({name!r}", reduce=reduce)
+        checked_sync(f"Join {name!r}", reduce=reduce)
         put = object.__setattr__
         put(self, "policy", policy)
         put(self, "losers", losers)

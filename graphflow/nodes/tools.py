@@ -132,21 +132,21 @@ class Tool:
         where = checked_name(self.name)
         said: object = self.description
         if not isinstance(said, str):
-            msg = f"{where}(description={said!r}): a text is needed."
+            msg = f"{where}: description={said!r}: a text is needed."
             raise UsageError(msg)
         if self.effect not in ("read", "write", "irreversible"):
-            msg = f"{where}(effect={self.effect!r}): 'read', 'write' or 'irreversible'."
+            msg = f"{where}: effect={self.effect!r}: 'read', 'write' or 'irreversible'."
             raise UsageError(msg)
         if self.on_error not in ("data", "raise"):
-            msg = f"{where}(on_error={self.on_error!r}): 'data' tells the model, 'raise' fails the agent's attempt."
+            msg = f"{where}: on_error={self.on_error!r}: 'data' tells the model, 'raise' fails the agent's attempt."
             raise UsageError(msg)
         for switch in ("approval", "sequential"):
             if not isinstance(getattr(self, switch), bool):
-                msg = f"{where}({switch}={getattr(self, switch)!r}): True or False."
+                msg = f"{where}: {switch}={getattr(self, switch)!r}: True or False."
                 raise UsageError(msg)
         limit: object = self.timeout
         if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
-            msg = f"{where}(timeout={self.timeout!r}): a finite number of seconds above 0 is needed, or None."
+            msg = f"{where}: timeout={self.timeout!r}: a finite number of seconds above 0 is needed, or None."
             raise UsageError(msg)
         checked_bound(where, self.max_calls, "max_calls", least=1)
         checked_bound(where, self.retries, "retries")
@@ -238,7 +238,7 @@ class AskUser:
         try:
             TypeAdapter(self.schema)
         except Exception as error:
-            msg = f"{where}(schema={self.schema!r}): a type that a person's answer can be read as is needed ({error})."
+            msg = f"{where}: schema={self.schema!r}: a type that a person's answer can be read as is needed ({error})."
             raise UsageError(msg) from error
 
     def __repr__(self) -> str:

@@ -452,7 +452,7 @@ class Agents(Wishes):
         under_way = visit.closing
         if under_way is closing:
             return  # a late scope inside another is met twice
-        if under_way is not None and under_way is not closing and under_way.outstanding:
+        if under_way is not None and under_way.outstanding:
             self.wait_for(under_way, closing)
         else:
             self._stop(visit, closing)

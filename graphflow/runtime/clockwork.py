@@ -208,10 +208,7 @@ class Clockwork(Core):
         if visit is None:
             return
         key, flying = fact.key, visit.flying
-        if flying and (key.isdigit() or any(other.isdigit() for other in flying)):
-            self.commands.append(RefuseEffect(visit.path, key, "key"))
-            return
-        if key in flying:
+        if flying and (key in flying or key.isdigit() or any(other.isdigit() for other in flying)):
             self.commands.append(RefuseEffect(visit.path, key, "key"))
             return
         wanted = amounts_of(fact.cost)

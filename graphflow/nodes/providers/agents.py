@@ -102,10 +102,10 @@ def agent_node(
     if not chosen:
         msg = "agent_node(agent): the agent has no name; give it one, or the node: agent_node(agent, 'billing')."
         raise UsageError(msg)
-    where = f"agent_node {chosen!r}: "
+    where = f"agent_node {chosen!r}"
     for bound, number in (("model_calls", model_calls), ("max_tokens", max_tokens)):
         if checked_bound(where, number, bound, least=1) is None:
-            msg = f"{where}{bound}=None: an agent is bounded; give a number."
+            msg = f"{where}: {bound}=None: an agent is bounded; give a number."
             raise UsageError(msg)
     kind = _output_of(agent, where, output)
     return FunctionNode[Context](
@@ -129,11 +129,11 @@ def _output_of(agent: Agent[Any, Any], where: str, output: Any) -> Any:
         several = tuple(cast("Sequence[Any]", declared))
         kind = typing.Union[several] if all(isinstance(one, type) for one in several) else None  # noqa: UP007 - made here
     if not isinstance(kind, type) and typing.get_origin(kind) is None and not isinstance(kind, UnionType):
-        msg = f"{where}output_type={declared!r} of the agent is no type: say what comes out, as output=str."
+        msg = f"{where}: output_type={declared!r} of the agent is no type: say what comes out, as output=str."
         raise UsageError(msg)
     part = mutable_part(kind)
     if part is not None:
-        msg = f"{where}output {kind!r}: what a node gives to others must be frozen: {part[0]}; use {part[1]}."
+        msg = f"{where}: output {kind!r}: what a node gives to others must be frozen: {part[0]}; use {part[1]}."
         raise UsageError(msg)
     return kind
 
