@@ -30,7 +30,7 @@ NAMES: Final = 40
 """How many characters several names in one fact may have; there is always one name."""
 
 _COUNTS: Final = (
-    ("node_runs", "run", "runs"),
+    ("node_runs", "node run", "node runs"),
     ("model_calls", "model call", "model calls"),
     ("tool_calls", "tool call", "tool calls"),
     ("retries", "retry", "retries"),
