@@ -18,8 +18,8 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
+from graphflow.nodes.checked import checked_call, checked_count, checked_names, checked_sync, checked_type
 from graphflow.nodes.client import ModelClient, Readied, checked_price
-from graphflow.nodes.edges import checked_bound, checked_sync
 from graphflow.nodes.join import init_node
 from graphflow.nodes.tools import AskUser, Tool, as_tool
 
@@ -117,31 +117,27 @@ class Agent(Node[Context]):
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
-        rule: object = deny
-        if rule is not None and not callable(rule):
-            msg = f"{where}: deny={deny!r}: a function of a tool's name and its arguments is needed."
-            raise UsageError(msg)
+        checked_call(where, deny, "deny", "a function of a tool's name and its arguments")
         _check_output(where, output)
         checked_sync(where, deny=deny, instructions=instructions, history=history)
         for bound, number, least in (
             ("max_turns", max_turns, 1), ("max_tool_calls", max_tool_calls, 0), ("repairs", repairs, 0),
             ("max_tokens", max_tokens, 1),
         ):  # fmt: skip
-            if checked_bound(where, number, bound, least) is None:
-                msg = f"{where}: {bound}=None: an agent is bounded; give a number."
-                raise UsageError(msg)
+            checked_count(where, number, bound, least)
         values: dict[str, Any] = {
             "model": client, "fallbacks": others,
             "instructions": instructions, "tools": made, "output": output, "max_turns": max_turns,
             "max_tool_calls": max_tool_calls, "repairs": repairs, "decision": decision, "history": history,
-            "max_tokens": max_tokens, "rights": None if rights is None else _names(where, rights), "deny": deny,
+            "max_tokens": max_tokens, "deny": deny,
+            "rights": None if rights is None else checked_names(where, rights, "rights", "tools"),
         }  # fmt: skip
         for key, value in values.items():
             object.__setattr__(self, key, value)
         init_node(
             self, name, description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into,
             gate=gate, irreversible=any(_is_ungated(found) for found in made),
-            reads=None if reads is None else frozenset(reads), writes=None if writes is None else frozenset(writes),
+            reads=reads, writes=writes,
         )  # fmt: skip
 
     def named(self, name: str) -> Self:
@@ -194,7 +190,7 @@ class Supervisor(Agent):
     kind: ClassVar[str] = "supervisor"
 
 
-def _checked_model(where: str, model: object) -> ModelClient:
+def _checked_model(where: str, model: object, name: str = "model") -> ModelClient:
     """Return a client as it is, and the name of a model as the client of its provider.
 
     Raises:
@@ -206,7 +202,7 @@ def _checked_model(where: str, model: object) -> ModelClient:
         return ProviderModel(model)
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
-            f"{where}: model={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
+            f"{where}: {name}={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
             f"with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
             f"for tests there is graphflow.testing.ScriptedModel."
         )
@@ -225,7 +221,7 @@ def _checked_fallbacks(where: str, fallbacks: object) -> tuple[ModelClient, ...]
     if not isinstance(fallbacks, list | tuple):
         msg = f"{where}: fallbacks={fallbacks!r}: a list of models is needed."
         raise UsageError(msg)
-    return tuple(_checked_model(where, model) for model in cast("Sequence[object]", fallbacks))
+    return tuple(_checked_model(where, model, "fallbacks") for model in cast("Sequence[object]", fallbacks))
 
 
 def _checked_tools(where: str, tools: object) -> tuple[Tool | AskUser, ...]:
@@ -237,7 +233,7 @@ def _checked_tools(where: str, tools: object) -> tuple[Tool | AskUser, ...]:
     if not isinstance(tools, list | tuple):
         msg = f"{where}: tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
         raise UsageError(msg)
-    made = tuple(as_tool(found) for found in cast("Sequence[object]", tools))
+    made = tuple(as_tool(found, f"{where}: tools: ") for found in cast("Sequence[object]", tools))
     names = [found.name for found in made]
     double = next((one for one in names if names.count(one) > 1), None)
     if double is not None:
@@ -261,27 +257,11 @@ def _check_output(where: str, output: Any) -> None:
     Raises:
         UsageError: saying what is wrong with it.
     """
-    if isinstance(output, str):
-        msg = f"{where}: output={output!r}: the type itself is needed, not its name."
-        raise UsageError(msg)
-    try:
-        hash(output)
-    except TypeError:
-        msg = f"{where}: output={output!r}: the type cannot be told from others, because its metadata have no hash."
-        raise UsageError(msg) from None
+    checked_type(where, output, "output")
     part = None if output is None else mutable_part(output)
     if part is not None:
         msg = f"{where}: output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
         raise UsageError(msg)
-
-
-def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
-    several = isinstance(cast("object", rights), list | tuple | set | frozenset)
-    found: frozenset[Any] = frozenset(rights) if several else frozenset([rights])
-    if not all(isinstance(right, str) for right in found):
-        msg = f"{where}: rights={rights!r}: names of tools are needed."
-        raise UsageError(msg)
-    return found
 
 
 def _is_ungated(found: Tool | AskUser) -> bool:

@@ -19,8 +19,8 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.thread import data, shown
+from graphflow.nodes.checked import checked_count, checked_names
 from graphflow.nodes.client import Price
-from graphflow.nodes.edges import checked_bound
 from graphflow.nodes.function import FunctionNode, Step
 from graphflow.nodes.providers.failures import as_model_error, shows_a_key
 from graphflow.nodes.providers.model import require_extra
@@ -103,16 +103,14 @@ def agent_node(
         msg = "agent_node(agent): the agent has no name; give it one, or the node: agent_node(agent, 'billing')."
         raise UsageError(msg)
     where = f"agent_node {chosen!r}"
-    for bound, number in (("model_calls", model_calls), ("max_tokens", max_tokens)):
-        if checked_bound(where, number, bound, least=1) is None:
-            msg = f"{where}: {bound}=None: an agent is bounded; give a number."
-            raise UsageError(msg)
+    checked_count(where, model_calls, "model_calls", least=1)
+    checked_count(where, max_tokens, "max_tokens", least=1)
     kind = _output_of(agent, where, output)
     return FunctionNode[Context](
         name=chosen, fn=_body(agent, max_tokens, kind), costs=Budget(model_calls=model_calls, tokens=ANY, usd=ANY),
         description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into, gate=gate,
-        irreversible=irreversible, reads=None if reads is None else frozenset(reads),
-        writes=None if writes is None else frozenset(writes),
+        irreversible=irreversible, reads=None if reads is None else checked_names(where, reads, "reads", "fields"),
+        writes=None if writes is None else checked_names(where, writes, "writes", "fields"),
         version=version or f"pydantic-ai agent {agent.name}: {kind!r}",
     )  # fmt: skip
 
