@@ -32,7 +32,7 @@ MANY_CALLERS: Final = 50
 """With more callers than this the calls of all of them are counted together only."""
 
 
-class Case(NamedTuple):
+class AtMost(NamedTuple):
     """What one activation of a graph can do at most."""
 
     spend: Spend
@@ -78,15 +78,15 @@ class Counter:
         )
         self.structural: set[str] = set()
         self.open_costs: dict[str, set[str]] = {}
-        self._cases: dict[tuple[int, float], Case] = {}
+        self._cases: dict[tuple[int, float], AtMost] = {}
 
-    def run(self) -> Case:
+    def run(self) -> AtMost:
         """Count, inner graphs first, so that nothing recurs."""
         for inner in self.graphs:
             self._case(inner, INF)
         return self.activation(self.graph, INF)
 
-    def activation(self, graph: Graph[Any], left: float) -> Case:
+    def activation(self, graph: Graph[Any], left: float) -> AtMost:
         """Return the case of one activation of a graph, with a depth that is left around it."""
         left = min(left, INF if graph.max_depth is None else graph.max_depth)
         if left >= self._case(graph, INF).depth:
@@ -96,7 +96,7 @@ class Counter:
             return case._replace(spend=case.spend.under(_caps(graph.budget)))
         return case
 
-    def _case(self, graph: Graph[Any], left: float) -> Case:
+    def _case(self, graph: Graph[Any], left: float) -> AtMost:
         key = (id(graph), left)
         if key not in self._cases:
             self._cases[key] = _Activation(self, graph, left).case()
@@ -170,10 +170,10 @@ class _Activation:
         self.stations = graph.compiled.stations
         self.lanes: dict[int, _Sum] = {}
 
-    def case(self) -> Case:
+    def case(self) -> AtMost:
         """Return the case."""
         found = self._domain(self.flows.root)
-        return Case(found.spend, plus(found.running, found.late), min(found.depth, self.left))
+        return AtMost(found.spend, plus(found.running, found.late), min(found.depth, self.left))
 
     def _domain(self, frame: Frame) -> _Sum:
         """Add up what shares its counters: the frame, or one lane, and the calls from there.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
-ANY = 10**12
-"""So many tokens and dollars as no node's own `costs=` bounds: the budget alone does."""
+UNBOUNDED = 10**12
+"""So many tokens and dollars that `costs=` of the node bounds none: the budget alone does."""
 
 CHARACTERS = 4
 """How many characters of a request are counted as a token, before anybody knows."""
@@ -107,7 +107,8 @@ def agent_node(
     checked_count(where, max_tokens, "max_tokens", least=1)
     kind = _output_of(agent, where, output)
     return FunctionNode[Context](
-        name=chosen, fn=_body(agent, max_tokens, kind), costs=Budget(model_calls=model_calls, tokens=ANY, usd=ANY),
+        name=chosen, fn=_body(agent, max_tokens, kind),
+        costs=Budget(model_calls=model_calls, tokens=UNBOUNDED, usd=UNBOUNDED),
         description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into, gate=gate,
         irreversible=irreversible, reads=None if reads is None else checked_names(where, reads, "reads", "fields"),
         writes=None if writes is None else checked_names(where, writes, "writes", "fields"),
