@@ -31,13 +31,13 @@ class Hops(Core):
             Whether it is done; False if what the body returned has to go the general way.
         """
         path, outcome = fact.path, fact.outcome
+        if (outcome is not None and class_of(outcome) is not Update) or fact.failure is not None or fact.cancelled:
+            return False
         visit = self.visits.get(path)
         if visit is None or not visit.fresh or not visit.slot or visit.closing is not None:
             return False
         out, token = visit.station.onward, visit.token
         if out is None or token.frame.is_node or fact.turn or fact.attempt:
-            return False
-        if fact.failure is not None or fact.cancelled or (outcome is not None and class_of(outcome) is not Update):
             return False
         context: Any = token.context
         fields: dict[str, Any] | None = None
