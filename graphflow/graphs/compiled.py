@@ -146,7 +146,7 @@ class Station:
         name: its name.
         node: the value; for START there is none.
         out: its next statement, or None.
-        onward: the same where a function without a time limit goes on over one edge; None where more can follow.
+        onward: the same where a function without `timeout=` and `into=` goes on over one edge, None anywhere else.
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
@@ -419,7 +419,8 @@ def _find_straight_edges(compiled: Compiled) -> None:
                 edge.straight = station
         before = compiled.stations.get(source) if isinstance(source, str) else None
         function: Any = None if before is None else before.node
-        if before is not None and type(function) is FunctionNode and function.timeout is None:
+        plain = type(function) is FunctionNode and function.timeout is None and function.into is None
+        if before is not None and plain:
             before.onward = out
 
 

@@ -7,16 +7,21 @@ the general way, and nothing has happened then. A law holds the two ways to each
 
 from __future__ import annotations
 
-from typing import Any
+from types import NoneType
+from typing import Any, Final
 
 from graphflow.events import EdgeTaken, NodeEnded, NodeReturned, NodeStarted
 from graphflow.graphs.compiled import Edge, NextOut
 from graphflow.model.frozen import class_of
 from graphflow.model.ids import new_segment
 from graphflow.model.outcome import Update
+from graphflow.model.state import Message
 from graphflow.runtime.commands import StartBody
 from graphflow.runtime.core import Core, group_of
 from graphflow.runtime.tables import Inbox, Standing, Token, Visit, Written
+
+_PLAIN: Final = frozenset({Update, NoneType, str, int, float, bool})
+"""What a function may give on the short way: nobody can change it, and nothing of it has to be looked through."""
 
 
 class Hops(Core):
@@ -25,13 +30,14 @@ class Hops(Core):
     __slots__ = ()
 
     def hops_on(self, fact: NodeReturned) -> bool:
-        """End the fresh visit of a function that changes the context at most, and take the edge that follows.
+        """End the fresh visit of a function that gives an update, a plain output or nothing, and take its next edge.
 
         Returns:
             Whether it is done; False if what the body returned has to go the general way.
         """
         path, outcome = fact.path, fact.outcome
-        if (outcome is not None and class_of(outcome) is not Update) or fact.failure is not None or fact.cancelled:
+        kind = class_of(outcome)
+        if kind not in _PLAIN or fact.failure is not None or fact.cancelled:
             return False
         visit = self.visits.get(path)
         if visit is None or not visit.fresh or not visit.slot or visit.closing is not None:
@@ -39,9 +45,10 @@ class Hops(Core):
         out, token = visit.station.onward, visit.token
         if out is None or token.frame.is_node or fact.turn or fact.attempt:
             return False
+        inbox: Inbox = () if kind is Update or kind is NoneType else (Message(visit.station.name, outcome),)
         context: Any = token.context
         fields: dict[str, Any] | None = None
-        if outcome is not None and outcome.fields:
+        if kind is Update and outcome.fields:
             rules = token.frame.rules
             try:
                 fields = rules.validate(outcome.fields)
@@ -51,7 +58,7 @@ class Hops(Core):
                 self.update_failed(visit, error)
                 return True
         try:
-            edge = out.edge if isinstance(out, NextOut) else out.chosen(self.state(token, (), path, 0, context))
+            edge = out.edge if isinstance(out, NextOut) else out.chosen(self.state(token, inbox, path, 0, context))
         except Exception as error:  # noqa: BLE001 - a user's predicate may raise anything
             self.let_go(visit)
             self.attempt_failed(visit, self.route_trouble(error, out, visit.station.name, path))
@@ -60,10 +67,10 @@ class Hops(Core):
             token.context = context
             if token.updates is not None:
                 token.updates.append(Written(fields, path))
-        if edge is None or not self.walks_straight_on(token, edge, (), visit):
+        if edge is None or not self.walks_straight_on(token, edge, inbox, visit):
             self.let_go(visit)
             self.end_visit(visit, "completed")
-            self.follow(token, out, edge, (), path)
+            self.follow(token, out, edge, inbox, path)
         return True
 
     def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox, ended: Visit | None = None) -> bool:
