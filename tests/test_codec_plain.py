@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, field_validator, model_validator
 
 from graphflow.errors import NotStorable
 from graphflow.model.codec import Codec, Kinds
+from graphflow.model.exact import SecretNames
 from graphflow.model.plans import ModelPlan
+from graphflow.model.writing import (
+    Writing,
+    _writes_model,  # pyright: ignore[reportPrivateUsage]
+    _writes_plain,  # pyright: ignore[reportPrivateUsage]
+)
+from tests.support import examples
 
 
 class Words(BaseModel):
@@ -133,6 +142,18 @@ def test_a_plain_model_comes_back(value: Words) -> None:
 
     assert (found, found.model_fields_set) == (value, value.model_fields_set)
     assert [type(part) for part in found.__dict__.values()] == [type(part) for part in value.__dict__.values()]
+
+
+@given(st.builds(Words, text=st.text(), count=st.integers(), sure=st.none() | st.booleans()))
+@settings(max_examples=examples(300))
+def test_a_plain_model_is_written_as_any_other(value: Words) -> None:
+    """What is left out is the proof that it comes back: what is written is the same, whatever the language."""
+    plan, writing = ModelPlan(Words), Writing(Kinds([Words]), SecretNames({}))
+    assert plan.plain is not None
+
+    written = _writes_plain(plan, plan.plain, "Words")(writing, value, 0, "")
+
+    assert written == _writes_model(plan, "Words")(writing, value, 0, "")
 
 
 @pytest.mark.parametrize(
