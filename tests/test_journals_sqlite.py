@@ -455,6 +455,52 @@ async def test_a_claim_waits_in_a_thread_while_another_process_writes(path: Path
     await claimed[0].release()
 
 
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_read_waits_in_a_thread_while_another_process_holds_the_file(path: Path, opened: bool) -> None:
+    """A short run is read at once where it can be; where somebody keeps readers out, the event loop goes on."""
+    journal = SqliteJournal(path, patience=30)
+    await store(journal, "run", range(3))
+    await anyio.to_thread.run_sync(journal.close)
+    if opened:
+        await journal.read("run")
+    found, waited = list[Row](), False
+
+    async def read() -> None:
+        found.extend(await journal.read("run"))
+
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        await anyio.to_thread.run_sync(shut, other, opened)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            waited = not found
+            await anyio.to_thread.run_sync(other.close)
+
+    assert waited is not opened
+    assert found == [row(0), row(1), row(2)]
+
+
+def shut(connection: sqlite3.Connection, opened: bool) -> None:
+    """Keep others out of a database, if nobody has it open; write to it at any rate."""
+    if not opened:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM rows WHERE 0")
+    if not opened:
+        connection.execute("COMMIT")
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 257, 300])
+async def test_a_run_of_any_length_is_read_whole(path: Path, length: int) -> None:
+    """Where a thread takes over from the loop, no row is left out, and none comes twice."""
+    journal = SqliteJournal(path)
+    await store(journal, "run", range(length))
+
+    assert await numbers(journal, "run") == [*range(length)]
+    assert [found.seq for found in await journal.read("run", after=9)] == [*range(10, length)]
+
+
 async def test_a_slow_disk_is_waited_for_in_a_thread(path: Path) -> None:
     """Rows that wait for the disk are written at once while it is quick, and in a thread once it is not."""
     synced, quick = SqliteJournal(path, fsync=True), SqliteJournal(path)

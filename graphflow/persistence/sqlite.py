@@ -9,13 +9,15 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+import anyio.lowlevel
 
 from graphflow.errors import JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_damaged import any_text, is_damage, runs_one_by_one
 from graphflow.persistence.sqlite_lock import RunLock
-from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores, transaction
 from graphflow.persistence.sqlite_watch import Watch
 from graphflow.persistence.storing import (
     LAST_SEQ,
@@ -56,6 +58,12 @@ _RUNS: Final = f"""
     JOIN rows AS tail ON tail.id = (SELECT max(id) FROM rows WHERE {_OF_RUN})
     ORDER BY runs.key
 """  # noqa: S608 - of constants
+
+
+_SHORT: Final = 256
+"""How many rows are read in the loop's thread: as many as are folded there."""
+
+_MOMENT: Final = 0.005
 
 
 class SqliteJournal:
@@ -117,7 +125,10 @@ class SqliteJournal:
             JournalDamaged: a row is not what a row must be.
             JournalUnavailable: the file cannot be used.
         """
-        return await in_thread(self._read, checked_id(run), min(max(after, -1), LAST_SEQ))
+        run, after = checked_id(run), min(max(after, -1), LAST_SEQ)
+        await anyio.lowlevel.checkpoint()
+        found = self._read_at_once(run, after)
+        return await in_thread(self._read, run, after) if found is None else rows_from(run, found)
 
     async def runs(self) -> Sequence[StoredRun]:
         """Return all runs that have a row, in the order in which they were begun; one that is damaged hides no other.
@@ -160,8 +171,9 @@ class SqliteJournal:
             with self._stores.writing.at_once() as cursor:
                 if cursor is None:
                     return None
-                lock = self._lock(run)
-                writer = self._claimed(run, lock, cursor)
+                with transaction(cursor.connection):
+                    lock = self._lock(run)
+                    writer = self._claimed(run, lock, cursor)
                 writer.watch = Watch(self._stores.writing, writer.last)
                 return writer
         except BaseException:
@@ -203,12 +215,37 @@ class SqliteJournal:
             raise self._stores.aside.failed(error) from error
         return RunLock.take(folder, run)
 
+    def _read_at_once(self, run: str, after: int) -> list[tuple[Any, ...]] | None:
+        """Read a short run in the loop's thread; None where it is none, or anything is in the way: a thread will tell.
+
+        It takes no longer than the interpreter lets a thread keep the loop waiting.
+        """
+        store, found = self._stores.aside, list[tuple[Any, ...]]()
+        with contextlib.suppress(sqlite3.Error, JournalUnavailable):
+            if not self._there():
+                return found
+            began = time.perf_counter()
+            with store.at_once(opening=True) as cursor:
+                if cursor is None:
+                    return None
+                with contextlib.closing(cursor.connection.execute(_READ, (run, after))) as rows:
+                    store.took(time.perf_counter() - began)
+                    for row in rows:
+                        found.append(row)
+                        if len(found) > _SHORT or time.perf_counter() - began > _MOMENT:
+                            return None
+                return found
+        return None
+
     def _read(self, run: str, after: int) -> Sequence[Row]:
         if not self._there():
             return ()
         with self._stores.aside.use() as cursor:
             try:
-                found = cursor.execute(_READ, (run, after)).fetchall()
+                began = time.perf_counter()
+                cursor.execute(_READ, (run, after))
+                self._stores.aside.took(time.perf_counter() - began)
+                found = cursor.fetchall()
             except sqlite3.OperationalError as error:
                 if not is_damage(error):
                     raise
