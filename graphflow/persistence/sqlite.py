@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio.lowlevel
 
@@ -38,8 +38,9 @@ _INSERT: Final = """
     INSERT INTO rows (id, at, fact, decisions) SELECT ?, ?, ?, ? FROM runs WHERE runs.key = ? AND runs.epoch = ?
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
-_CLAIM: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch"
-_CLAIMED: Final = f"""
+_BEGIN: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO NOTHING"
+_TAKE_OVER: Final = "UPDATE runs SET epoch = ? WHERE run = ?"
+_TAKEN: Final = f"""
     SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
 _FORGET: Final = f"""
@@ -196,8 +197,12 @@ class SqliteJournal:
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
         """Draw a new epoch for a run that is locked, in a transaction."""
         epoch = new_epoch()
-        cursor.execute(_CLAIM, (run, epoch))
-        key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
+        cursor.execute(_BEGIN, (run, epoch))
+        key: int = cast("int", cursor.lastrowid)
+        last: int | None = None
+        if not cursor.rowcount:  # it is there; a new one has a number that none has had, so it has no rows
+            cursor.execute(_TAKE_OVER, (epoch, run))
+            key, last = cursor.execute(_TAKEN, (run,)).fetchone()
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
     def _there(self) -> bool:
