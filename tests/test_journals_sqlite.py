@@ -323,6 +323,19 @@ async def test_a_writer_whose_file_was_removed_gets_into_no_other_run(path: Path
     await other.release()
 
 
+async def test_a_run_that_is_deleted_while_it_is_claimed_is_not_had(path: Path) -> None:
+    """Somebody who takes no notice of its lock can delete a run: whoever claims it just then does not get it."""
+    journal = SqliteJournal(path)
+    await store(journal, "run", range(2))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TRIGGER gone BEFORE UPDATE ON runs BEGIN DELETE FROM runs WHERE key = old.key; END")
+
+    with pytest.raises(RunLocked):
+        await journal.claim("run")
+
+    assert list((path.parent / "runs.db.locks").iterdir()) == []
+
+
 @pytest.mark.may_block  # to open the file is the first append's, if nobody claims before
 async def test_a_closed_journal_opens_again(path: Path) -> None:
     """Closing folds the log into the file; a writer that is still there goes on afterwards."""
@@ -783,6 +796,7 @@ async def test_an_empty_file_becomes_a_journal(path: Path) -> None:
     await anyio.Path(path).touch()
     journal = SqliteJournal(path)
 
+    assert await journal.read("run") == ()
     assert await journal.runs() == ()
     await store(journal, "run", range(2))
     assert await numbers(journal, "run") == [0, 1]

@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio.lowlevel
 
@@ -172,9 +172,8 @@ class SqliteJournal:
             with self._stores.writing.at_once() as cursor:
                 if cursor is None:
                     return None
-                with transaction(cursor.connection):
-                    lock = self._lock(run)
-                    writer = self._claimed(run, lock, cursor)
+                lock = self._lock(run)
+                writer = self._claimed(run, lock, cursor)
                 writer.watch = Watch(self._stores.writing, writer.last)
                 return writer
         except BaseException:
@@ -185,7 +184,7 @@ class SqliteJournal:
     def _claim(self, run: str) -> SqliteWriter:
         lock = self._lock(run)
         try:
-            with self._stores.aside.transaction() as cursor:
+            with self._stores.aside.use() as cursor:
                 writer = self._claimed(run, lock, cursor)
             self._stores.writing.ready()
             writer.watch = Watch(self._stores.writing, writer.last)
@@ -195,14 +194,17 @@ class SqliteJournal:
         return writer
 
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
-        """Draw a new epoch for a run that is locked, in a transaction."""
+        """Draw a new epoch for a run that is locked."""
         epoch = new_epoch()
         cursor.execute(_BEGIN, (run, epoch))
-        key: int = cast("int", cursor.lastrowid)
-        last: int | None = None
-        if not cursor.rowcount:  # it is there; a new one has a number that none has had, so it has no rows
-            cursor.execute(_TAKE_OVER, (epoch, run))
-            key, last = cursor.execute(_TAKEN, (run,)).fetchone()
+        found: Any = cursor.lastrowid, None  # a new run has a number that none has had, so it has no rows
+        if not cursor.rowcount:
+            with transaction(cursor.connection):
+                cursor.execute(_TAKE_OVER, (epoch, run))
+                found = cursor.execute(_TAKEN, (run,)).fetchone()
+        if found is None:
+            raise RunLocked(run)  # somebody who took no notice of the lock has deleted it just now
+        key, last = found
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
     def _there(self) -> bool:
