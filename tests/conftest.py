@@ -46,7 +46,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> Backend:
     return backend
 
 
-SHORT_WORK: Final = {"append_nowait", "_claim_at_once", "leave"}
+SHORT_WORK: Final = {"append_nowait", "_claim_at_once", "_read_at_once", "leave"}
 """What a journal in a SQLite file does in the event loop's thread."""
 
 
@@ -61,7 +61,10 @@ def blockbuster() -> Iterator[BlockBuster]:
     for name in (
         "sqlite3.Cursor.execute",
         "sqlite3.Cursor.fetchone",
+        "sqlite3.Cursor.fetchall",
         "sqlite3.Connection.execute",
+        "sqlite3.Connection.executescript",
+        "os.path.abspath",
         "os.stat",
         "os.unlink",
     ):

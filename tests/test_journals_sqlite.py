@@ -323,6 +323,19 @@ async def test_a_writer_whose_file_was_removed_gets_into_no_other_run(path: Path
     await other.release()
 
 
+async def test_a_run_that_is_deleted_while_it_is_claimed_is_not_had(path: Path) -> None:
+    """Somebody who takes no notice of its lock can delete a run: whoever claims it just then does not get it."""
+    journal = SqliteJournal(path)
+    await store(journal, "run", range(2))
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("CREATE TRIGGER gone BEFORE UPDATE ON runs BEGIN DELETE FROM runs WHERE key = old.key; END")
+
+    with pytest.raises(RunLocked):
+        await journal.claim("run")
+
+    assert list((path.parent / "runs.db.locks").iterdir()) == []
+
+
 @pytest.mark.may_block  # to open the file is the first append's, if nobody claims before
 async def test_a_closed_journal_opens_again(path: Path) -> None:
     """Closing folds the log into the file; a writer that is still there goes on afterwards."""
@@ -453,6 +466,52 @@ async def test_a_claim_waits_in_a_thread_while_another_process_writes(path: Path
     assert waited
     assert [writer.run for writer in claimed] == ["run"]
     await claimed[0].release()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+async def test_a_read_waits_in_a_thread_while_another_process_holds_the_file(path: Path, opened: bool) -> None:
+    """A short run is read at once where it can be; where somebody keeps readers out, the event loop goes on."""
+    journal = SqliteJournal(path, patience=30)
+    await store(journal, "run", range(3))
+    await anyio.to_thread.run_sync(journal.close)
+    if opened:
+        await journal.read("run")
+    found, waited = list[Row](), False
+
+    async def read() -> None:
+        found.extend(await journal.read("run"))
+
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        await anyio.to_thread.run_sync(shut, other, opened)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            for _ in range(20):
+                await anyio.lowlevel.checkpoint()
+            waited = not found
+            await anyio.to_thread.run_sync(other.close)
+
+    assert waited is not opened
+    assert found == [row(0), row(1), row(2)]
+
+
+def shut(connection: sqlite3.Connection, opened: bool) -> None:
+    """Keep others out of a database, if nobody has it open; write to it at any rate."""
+    if not opened:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM rows WHERE 0")
+    if not opened:
+        connection.execute("COMMIT")
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 257, 300])
+async def test_a_run_of_any_length_is_read_whole(path: Path, length: int) -> None:
+    """Where a thread takes over from the loop, no row is left out, and none comes twice."""
+    journal = SqliteJournal(path)
+    await store(journal, "run", range(length))
+
+    assert await numbers(journal, "run") == [*range(length)]
+    assert [found.seq for found in await journal.read("run", after=9)] == [*range(10, length)]
 
 
 async def test_a_slow_disk_is_waited_for_in_a_thread(path: Path) -> None:
@@ -737,6 +796,7 @@ async def test_an_empty_file_becomes_a_journal(path: Path) -> None:
     await anyio.Path(path).touch()
     journal = SqliteJournal(path)
 
+    assert await journal.read("run") == ()
     assert await journal.runs() == ()
     await store(journal, "run", range(2))
     assert await numbers(journal, "run") == [0, 1]

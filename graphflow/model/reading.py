@@ -54,7 +54,15 @@ class Reading:
                 raise Unreadable(msg)
             if kind is list:
                 return tuple(self.items(data, depth))
-            return self._tagged(data, depth) if "$" in data else FrozenDict(self._table(data, depth, dollar=False))
+            if "$" not in data:
+                return FrozenDict(self._table(data, depth, dollar=False))
+            tag = data["$"]
+            if type(tag) is not str:
+                msg = f"{short(tag)} is no tag"
+                raise Unreadable(msg)
+            plain = self._plain.get(tag)
+            made = None if plain is None else plain.of_plain(data)
+            return self._tagged(tag, data, depth) if made is None else made
         if data is None or kind is bool:
             return data
         if kind is not int and kind is not float:
@@ -65,15 +73,7 @@ class Reading:
             raise Unreadable(msg)
         return data
 
-    def _tagged(self, data: Data, depth: int) -> Any:
-        tag = data["$"]
-        if type(tag) is not str:
-            msg = f"{short(tag)} is no tag"
-            raise Unreadable(msg)
-        plain = self._plain.get(tag)
-        if plain is not None:
-            made = plain.of_plain(data)
-            return self._instance(plain.kind, data, depth) if made is None else made
+    def _tagged(self, tag: str, data: Data, depth: int) -> Any:
         if tag == "Update" and len(data) == 2 and "of" in data:  # noqa: PLR2004 - as below
             return self.update(data["of"], depth)
         readers = _READ.get(tag)

@@ -9,13 +9,15 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
+
+import anyio.lowlevel
 
 from graphflow.errors import JournalUnavailable, RunLocked
 from graphflow.events import Row, StoredRun
 from graphflow.persistence.sqlite_damaged import any_text, is_damage, runs_one_by_one
 from graphflow.persistence.sqlite_lock import RunLock
-from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores
+from graphflow.persistence.sqlite_store import CHECKPOINT_BYTES, PAGE_BYTES, SEQ_BITS, Place, Stores, transaction
 from graphflow.persistence.sqlite_watch import Watch
 from graphflow.persistence.storing import (
     LAST_SEQ,
@@ -36,8 +38,9 @@ _INSERT: Final = """
     INSERT INTO rows (id, at, fact, decisions) SELECT ?, ?, ?, ? FROM runs WHERE runs.key = ? AND runs.epoch = ?
 """
 _OF_RUN: Final = f"id >= runs.key << {SEQ_BITS} AND id < (runs.key + 1) << {SEQ_BITS}"
-_CLAIM: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET epoch = excluded.epoch"
-_CLAIMED: Final = f"""
+_BEGIN: Final = "INSERT INTO runs (run, epoch) VALUES (?, ?) ON CONFLICT (run) DO NOTHING"
+_TAKE_OVER: Final = "UPDATE runs SET epoch = ? WHERE run = ?"
+_TAKEN: Final = f"""
     SELECT key, (SELECT max(id) & {LAST_SEQ} FROM rows WHERE {_OF_RUN}) FROM runs WHERE run = ?
 """  # noqa: S608 - of constants
 _FORGET: Final = f"""
@@ -56,6 +59,12 @@ _RUNS: Final = f"""
     JOIN rows AS tail ON tail.id = (SELECT max(id) FROM rows WHERE {_OF_RUN})
     ORDER BY runs.key
 """  # noqa: S608 - of constants
+
+
+_SHORT: Final = 256
+"""How many rows are read in the loop's thread: as many as are folded there."""
+
+_MOMENT: Final = 0.005
 
 
 class SqliteJournal:
@@ -117,7 +126,10 @@ class SqliteJournal:
             JournalDamaged: a row is not what a row must be.
             JournalUnavailable: the file cannot be used.
         """
-        return await in_thread(self._read, checked_id(run), min(max(after, -1), LAST_SEQ))
+        run, after = checked_id(run), min(max(after, -1), LAST_SEQ)
+        await anyio.lowlevel.checkpoint()
+        found = self._read_at_once(run, after)
+        return await in_thread(self._read, run, after) if found is None else rows_from(run, found)
 
     async def runs(self) -> Sequence[StoredRun]:
         """Return all runs that have a row, in the order in which they were begun; one that is damaged hides no other.
@@ -172,7 +184,7 @@ class SqliteJournal:
     def _claim(self, run: str) -> SqliteWriter:
         lock = self._lock(run)
         try:
-            with self._stores.aside.transaction() as cursor:
+            with self._stores.aside.use() as cursor:
                 writer = self._claimed(run, lock, cursor)
             self._stores.writing.ready()
             writer.watch = Watch(self._stores.writing, writer.last)
@@ -182,10 +194,17 @@ class SqliteJournal:
         return writer
 
     def _claimed(self, run: str, lock: RunLock | HeldHere, cursor: sqlite3.Cursor) -> SqliteWriter:
-        """Draw a new epoch for a run that is locked, in a transaction."""
+        """Draw a new epoch for a run that is locked."""
         epoch = new_epoch()
-        cursor.execute(_CLAIM, (run, epoch))
-        key, last = cursor.execute(_CLAIMED, (run,)).fetchone()
+        cursor.execute(_BEGIN, (run, epoch))
+        found: Any = cursor.lastrowid, None  # a new run has a number that none has had, so it has no rows
+        if not cursor.rowcount:
+            with transaction(cursor.connection):
+                cursor.execute(_TAKE_OVER, (epoch, run))
+                found = cursor.execute(_TAKEN, (run,)).fetchone()
+        if found is None:
+            raise RunLocked(run)  # somebody who took no notice of the lock has deleted it just now
+        key, last = found
         return SqliteWriter(self, self._stores, run, lock, key=key, epoch=epoch, last=-1 if last is None else last)
 
     def _there(self) -> bool:
@@ -203,12 +222,37 @@ class SqliteJournal:
             raise self._stores.aside.failed(error) from error
         return RunLock.take(folder, run)
 
+    def _read_at_once(self, run: str, after: int) -> list[tuple[Any, ...]] | None:
+        """Read a short run in the loop's thread; None where it is none, or anything is in the way: a thread will tell.
+
+        It takes no longer than the interpreter lets a thread keep the loop waiting.
+        """
+        store, found = self._stores.aside, list[tuple[Any, ...]]()
+        with contextlib.suppress(sqlite3.Error, JournalUnavailable):
+            if not self._there():
+                return found
+            began = time.perf_counter()
+            with store.at_once(opening=True) as cursor:
+                if cursor is None:
+                    return None
+                with contextlib.closing(cursor.connection.execute(_READ, (run, after))) as rows:
+                    store.took(time.perf_counter() - began)
+                    for row in rows:
+                        found.append(row)
+                        if len(found) > _SHORT or time.perf_counter() - began > _MOMENT:
+                            return None
+                return found
+        return None
+
     def _read(self, run: str, after: int) -> Sequence[Row]:
         if not self._there():
             return ()
         with self._stores.aside.use() as cursor:
             try:
-                found = cursor.execute(_READ, (run, after)).fetchall()
+                began = time.perf_counter()
+                cursor.execute(_READ, (run, after))
+                self._stores.aside.took(time.perf_counter() - began)
+                found = cursor.fetchall()
             except sqlite3.OperationalError as error:
                 if not is_damage(error):
                     raise

@@ -48,9 +48,9 @@ class RunLock:
                 # Whoever releases a lock removes its file while it is still held. A file that was opened just before
                 # that can be locked afterwards, but nobody else will meet that lock: so the file that is locked must be
                 # the one that had the name before it was opened and has it still.
+                _make(path)
                 before = identity(path)
                 if before is None:
-                    _make(path)
                     continue
                 lock = cls(run, path, connect(path), before)
                 if lock.hold():
@@ -103,8 +103,9 @@ def _make(path: str) -> None:
     """
     try:
         os.mknod(path, 0o644)
-    except (AttributeError, OSError):  # Windows has no such call, macOS keeps it for administrators; or it is there
-        connect(path).close()
+    except (AttributeError, OSError):  # it is there; or Windows has no such call, macOS keeps it for administrators
+        if identity(path) is None:
+            connect(path).close()
 
 
 def connect(path: str | Path) -> sqlite3.Connection:

@@ -29,6 +29,7 @@ PAGE_BYTES: Final = 4096
 """What a row takes in the log besides its texts: the log takes whole pages."""
 
 _CHECKPOINT_AT_LAST_PAGES: Final = 16_000
+_SHORT_LOG_BYTES: Final = 1_000_000
 _RETRY_SECONDS: Final = 0.01
 _LAST_FEW: Final = 8
 _PROMPT_SECONDS: Final = 0.001  # to hand a row to a thread and hear back keeps the loop busy for a third of that
@@ -178,15 +179,18 @@ class Store:
         Raises:
             JournalUnavailable: whatever went wrong, in words.
         """
-        with self.use() as cursor, _transaction(cursor.connection):
+        with self.use() as cursor, transaction(cursor.connection):
             yield cursor
 
     @contextlib.contextmanager
-    def at_once(self) -> Generator[sqlite3.Cursor | None]:
-        """Hold the store for a transaction that waits for nobody and for no slow disk; None where it might have to.
+    def at_once(self, *, opening: bool = False) -> Generator[sqlite3.Cursor | None]:
+        """Hold the store for what waits for nobody and for no slow disk; None where it might have to.
+
+        Args:
+            opening: whether the file may be opened for it, if it is there, in the present format, with a short log.
 
         Raises:
-            sqlite3.Error: SQLITE_BUSY if another process writes just now.
+            sqlite3.Error: SQLITE_BUSY if another process is in the way just now.
             JournalUnavailable: whatever else went wrong, in words.
         """
         if not self.prompt or not self.lock.acquire(blocking=False):
@@ -195,13 +199,15 @@ class Store:
         try:
             self._look()
             cursor = self.opened
+            if cursor is not None:
+                cursor.execute("PRAGMA busy_timeout = 0")
+            elif opening:
+                cursor = self._open_at_once()
             if cursor is None:
                 yield None
                 return
-            cursor.execute("PRAGMA busy_timeout = 0")
             try:
-                with _transaction(cursor.connection):
-                    yield cursor
+                yield cursor
             finally:
                 self._be_patient(cursor)
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -259,14 +265,33 @@ class Store:
     def _open(self) -> sqlite3.Cursor:
         place = self.place
         path = Path(MEMORY) if place.memory else place.make_folder()
-        connection = sqlite3.connect(path, timeout=place.patience, isolation_level=None, check_same_thread=False)
+        connection = _connect(path, place.patience)
         try:
-            _prepare(connection, place)
+            _prepare(connection, place, place.patience)
             _migrate(connection, place)
         except BaseException:
             connection.close()
             raise
-        self.file, self._pid = None if place.memory else file_of(path), os.getpid()
+        return self._keep(connection)
+
+    def _open_at_once(self) -> sqlite3.Cursor | None:
+        """Open the file without waiting for anybody; None where that is more than a look."""
+        place = self.place
+        if place.memory or not _is_short(f"{place.real()}-wal"):
+            return None
+        connection = _connect(place.real(), 0)
+        try:
+            _prepare(connection, place, 0)
+            if _is_present(connection):
+                return self._keep(connection)
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
+        return None
+
+    def _keep(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
+        self.file, self._pid = None if self.place.memory else file_of(self.place.real()), os.getpid()
         self.opened = connection.cursor()
         return self.opened
 
@@ -326,23 +351,30 @@ def file_of(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _prepare(connection: sqlite3.Connection, place: Place) -> None:
-    until = time.monotonic() + place.patience
+def _is_short(log: str) -> bool:
+    """Whether whoever opens a database finds little in its log, which may have to be read from one end to the other."""
+    try:
+        return os.stat(log).st_size <= _SHORT_LOG_BYTES  # noqa: PTH116 - as above
+    except OSError:
+        return True  # there is none
+
+
+def _connect(path: Path, patience: float) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
+
+
+def _prepare(connection: sqlite3.Connection, place: Place, patience: float) -> None:
+    until = time.monotonic() + patience
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchall()
             break
         except sqlite3.OperationalError as error:
             # SQLite does not wait here when another process does the same to the same new file.
-            if not is_busy(error) or time.monotonic() > until:
+            if not is_busy(error) or time.monotonic() >= until:
                 raise
             time.sleep(_RETRY_SECONDS)
-    connection.execute(f"PRAGMA synchronous = {'FULL' if place.fsync else 'NORMAL'}")
-    if place.fsync:
-        connection.execute("PRAGMA fullfsync = ON")  # macOS: a plain fsync leaves it to the drive
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_AT_LAST_PAGES}")
-    connection.execute("PRAGMA secure_delete = ON")
-    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.executescript(_DURABLE if place.fsync else _PROMPT)
 
 
 def _lengthen_log(connection: sqlite3.Connection, path: Path) -> None:
@@ -354,7 +386,7 @@ def _lengthen_log(connection: sqlite3.Connection, path: Path) -> None:
         if path.stat().st_size >= CHECKPOINT_BYTES:
             return
         # Nobody writes while the transaction is open, and nobody cuts the log off while the connection is.
-        with _transaction(connection), path.open("r+b", buffering=0) as log:
+        with transaction(connection), path.open("r+b", buffering=0) as log:
             length = log.seek(0, os.SEEK_END)
             more = max(0, CHECKPOINT_BYTES - length)
             if log.write(bytes(more)) < more:  # the disk is full: it gets back what is left of it
@@ -362,10 +394,31 @@ def _lengthen_log(connection: sqlite3.Connection, path: Path) -> None:
             os.fsync(log.fileno())
 
 
+_SETTINGS: Final = (
+    f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_AT_LAST_PAGES}; PRAGMA secure_delete = ON; PRAGMA trusted_schema = OFF"
+)
+_PROMPT: Final = f"PRAGMA synchronous = NORMAL; {_SETTINGS}"
+_DURABLE: Final = f"PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; {_SETTINGS}"
+"""Of macOS, where a plain fsync leaves it to the drive, `fullfsync` does not."""
+
+
+def _is_present(connection: sqlite3.Connection) -> bool:
+    """Whether a database is one of ours, in the present format: as most are, and it is told in a quarter of the time.
+
+    In two statements: whoever makes the tables says both in one transaction, and neither is ever taken back.
+    """
+    if connection.execute("PRAGMA user_version").fetchone()[0] != max(MIGRATIONS) + 1:
+        return False
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    return application == APPLICATION
+
+
 def _migrate(connection: sqlite3.Connection, place: Place) -> None:
+    if _is_present(connection):
+        return
     newest = max(MIGRATIONS) + 1
     while (version := _format(connection, place, newest)) < newest:
-        with _transaction(connection):
+        with transaction(connection):
             if _format(connection, place, newest) == version:  # another process may have been quicker
                 MIGRATIONS[version](connection)
                 connection.execute(f"PRAGMA user_version = {version + 1}")
@@ -390,7 +443,8 @@ def _format(connection: sqlite3.Connection, place: Place, newest: int) -> int:
 
 
 @contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Store all of what is done meanwhile, or nothing."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -108,14 +108,10 @@ class Recall:
                 pass
         for command in commands:
             if type(command) is StartBody:
-                self._begun(command)
+                if command.turn or command.attempt:  # the very first needs none before something is asked
+                    self._memory(command.path, command.turn, command.attempt)
             elif type(command) is GoOn or type(command) is RefuseEffect:
                 self.answered(command)
-
-    def _begun(self, command: StartBody) -> None:
-        """Begin a memory with each attempt of each turn; the very first needs none before something is asked."""
-        if command.turn or command.attempt:
-            self._memory(command.path, command.turn, command.attempt)
 
     def answered(self, command: GoOn | RefuseEffect) -> None:
         """Take note of an answer to a body that has not begun again."""

@@ -197,7 +197,7 @@ def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) ->
 
 def _feed(folded: Folded, run: str, stored: Sequence[Row], facts: Sequence[Fact], rows: Rows) -> None:
     """Feed facts to the fold, one after the other, and hold what it decides against what is stored."""
-    fold, recall, records = folded.fold, folded.recall, folded.records
+    fold, recall, records, errors = folded.fold, folded.recall, folded.records, folded.errors
     seq, at = 0, 0.0
     for row, fact in zip(stored, facts, strict=True):
         check_order(run, row, fact, seq, at)
@@ -216,8 +216,8 @@ def _feed(folded: Folded, run: str, stored: Sequence[Row], facts: Sequence[Fact]
         if records is not None:
             records.append(Record(row.seq, row.at, fact, tuple(decisions)))
         recall.note(fact, commands)
-        if type(fact) in _MAY_FAIL:
-            _note_error(folded.errors, fact)
+        if isinstance(fact, _MAY_FAIL) and (errors or fact.failure is not None):
+            _note_error(errors, fact)
         seq, at = row.seq + 1 + len(decisions), row.at
     folded.seq, folded.at = seq, at
 
@@ -231,14 +231,14 @@ def _check_result(fold: Fold, run: str, row: Row, fact: EffectFinished) -> None:
         raise JournalDamaged(run, row.seq, f"the result of {fact.key!r} is not what a model or a tool gives.")
 
 
-_MAY_FAIL: Final = frozenset({NodeReturned, EffectFinished, HookAnswered})
+_MAY_FAIL: Final = (NodeReturned, EffectFinished, HookAnswered)
 
 
-def _note_error(errors: dict[Path, BaseException], fact: Any) -> None:
+def _note_error(errors: dict[Path, BaseException], fact: NodeReturned | EffectFinished | HookAnswered) -> None:
     """Remember how a body failed, in case that ends the run."""
-    failure: Failure | None = fact.failure
+    failure = fact.failure
     if failure is None:
-        if errors and type(fact) is NodeReturned:
+        if type(fact) is NodeReturned:
             errors.pop(fact.path, None)
     elif failure.error_type != "graphflow.errors.BoundHit" and failure.code == "failed":
         error = NodeFailed(path_text(fact.path), failure.error_type.rpartition(".")[2], failure.text)
