@@ -401,7 +401,7 @@ def _find_straight_edges(compiled: Compiled) -> None:
     if compiled.graph.detect:
         return
     for _, out in compiled.outs():
-        for edge in out_edges(out) if isinstance(out, (NextOut, ChooseOut)) else ():
+        for edge in out_edges(out):
             station = compiled.stations.get(str(edge.target)) if isinstance(edge.target, str) else None
             node = None if station is None else station.node
             if type(node) is FunctionNode and node.max_visits is None and node.timeout is None:

@@ -23,8 +23,11 @@ class Hops(Core):
     def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox) -> bool:
         """Move a token over an edge and start the body that it leads to; False if it has to go the general way."""
         station = edge.straight
-        if station is None or token.domain is not None or self.queues:
+        domain = token.domain
+        if station is None or self.queues:
             return False
+        if domain is not None and (domain.region.waits or station.name == domain.region.join):
+            return False  # where branches meet, tokens may have to wait for each other
         frame, counters = token.frame, token.counters
         hops = counters.hops
         hop = hops.get(edge, 0)
@@ -35,10 +38,11 @@ class Hops(Core):
             return False
         counters.total += 1
         hops[edge] = hop = hop + 1
-        name, visits, decisions = station.name, frame.visits, self.decisions
+        name, lanes, visits, decisions = station.name, token.lanes, frame.visits, self.decisions
+        key = (name, lanes) if lanes else name
         decisions.append(EdgeTaken(frame.path, edge.name, hop))
-        visits[name] = number = visits.get(name, 0) + 1
-        path = (*frame.path, Segment(name, number))
+        visits[key] = number = visits.get(key, 0) + 1
+        path = (*frame.path, Segment(name, number, lanes))
         token.at, token.edge, token.inbox = name, edge, inbox
         token.visit = self.visits[path] = visit = Visit(token, station, path, edge, inbox)
         refusing = frame.meter.refusing_run()
