@@ -5,6 +5,7 @@ Bodies return facts and never raise into a group, so that no ExceptionGroup aris
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import threading
@@ -218,7 +219,7 @@ class Runner(Sessions):
             else:
                 waited = True
                 self._hand_over(group)
-                outcome = await self._in_thread(body, lambda: node.fn(*args), node.timeout)
+                outcome = await self._in_thread(body, functools.partial(node.fn, *args), node.timeout)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
             if not isinstance(error, BoundHit):  # a bound is a result, never raised
                 self.errors[path] = error
