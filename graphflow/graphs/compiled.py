@@ -114,6 +114,13 @@ class ChooseOut:
     cases: tuple[Edge, ...]
     default: Edge | None
 
+    def chosen(self, state: State[Any]) -> Edge | None:
+        """Return the first case that holds, else the default; each condition is asked once at most."""
+        for case in self.cases:
+            if case.test is None or case.test(state):
+                return case
+        return self.default
+
 
 @dataclass(slots=True, eq=False)
 class MapOut:
@@ -139,6 +146,7 @@ class Station:
         name: its name.
         node: the value; for START there is none.
         out: its next statement, or None.
+        onward: the same where a function without a time limit goes on over one edge; None where more can follow.
         delegates: its delegate edges by the callee's name.
         handoffs: its handoff edges by the target's name.
         errors: its error edges, in canonical order.
@@ -148,6 +156,7 @@ class Station:
     name: str
     node: Node[Any]
     out: Out | None = None
+    onward: NextOut | ChooseOut | None = None
     delegates: dict[str, Edge] = field(default_factory=dict[str, Edge])
     handoffs: dict[str, Edge] = field(default_factory=dict[str, Edge])
     errors: tuple[Edge, ...] = ()
@@ -397,15 +406,21 @@ def _find_regions(compiled: Compiled) -> None:
 
 
 def _find_straight_edges(compiled: Compiled) -> None:
-    """Mark the edges that control can walk straight on over, if their own bounds allow it."""
+    """Mark the edges that control can walk straight on over if their bounds allow it, and what functions go on by."""
     if compiled.graph.detect:
         return
-    for _, out in compiled.outs():
+    for source, out in compiled.outs():
         for edge in out_edges(out):
             station = compiled.stations.get(str(edge.target)) if isinstance(edge.target, str) else None
             node = None if station is None else station.node
             if type(node) is FunctionNode and node.max_visits is None and node.timeout is None:
                 edge.straight = station
+        before = compiled.stations.get(source) if isinstance(source, str) else None
+        function: Any = None if before is None else before.node
+        if before is None or not isinstance(out, (NextOut, ChooseOut)):
+            continue
+        if type(function) is FunctionNode and function.timeout is None:
+            before.onward = out
 
 
 def _post_dominators(compiled: Compiled) -> dict[Hashable, Hashable]:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
-from graphflow.model.frozen import class_of, mutable_part, mutable_value
+from graphflow.model.frozen import PROVED, class_of, mutable_part, mutable_value
 from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields, veiled
 
 T = TypeVar("T")
@@ -193,9 +193,8 @@ class ContextRules:
                 hidden = name in self.hidden
                 text = _explain(self.context.__name__, name, error, hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
-            found = mutable_value(valid)
-            if found is not None:  # such as an instance of a subclass with fields of its own
-                where, what, instead = found
+            if not PROVED.get(class_of(valid)) and (found := mutable_value(valid)) is not None:
+                where, what, instead = found  # such as an instance of a subclass with fields of its own
                 where = "a place that is not shown" if name in self.hidden else where
                 field = f"{self.context.__name__}.{name}"
                 msg = f"an update of {field} could be changed: at {where}, {what}; use {instead}."

@@ -11,7 +11,7 @@ import operator
 import os
 import re
 from collections.abc import Callable
-from typing import NamedTuple, NewType, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias, cast
 
 RunId = NewType("RunId", str)
 
@@ -33,6 +33,11 @@ class Segment(NamedTuple):
     lanes: tuple[int, ...] = ()
     call: tuple[int, int] | None = None
 
+
+new_segment: Callable[[tuple[str, int, tuple[int, ...], tuple[int, int] | None]], Segment] = functools.partial(
+    cast("Any", tuple).__new__, Segment
+)
+"""Makes a segment of all of its parts, in half of the time."""
 
 Path: TypeAlias = tuple[Segment, ...]
 

@@ -282,7 +282,10 @@ def _writes_plain(plan: ModelPlan, plain: Mapping[str, frozenset[type[Any]]], ta
             for field, kinds in fields:
                 part = data[field] = held[field]
                 kind = class_of(part)
-                if kind not in kinds or not (part.isascii() if kind is str else part is None or -_FAR < part < _FAR):
+                if kind is str:
+                    if kind not in kinds or not (part.isascii() or is_text(part)):
+                        usual = False
+                elif kind not in kinds or not (part is None or -_FAR < part < _FAR):
                     usual = False
         except Exception:  # noqa: BLE001 - there it is said
             usual = False

@@ -299,20 +299,20 @@ class SqliteWriter:
             misnumbered(self.run, self.last, row)
         if "\0" in fact or "\0" in decisions:  # SQLite could hold it; whoever moves the run elsewhere could not
             not_text(self.run, row)
-        if row.at >= self.watch.due and self.watch.is_gone(row.at):
+        at, writing = row.at, self._writing
+        if at >= self.watch.due and self.watch.is_gone(at):
             raise self.watch.error(self.run)
-        writing = self._writing
         with writing.lock:
             began = time.perf_counter() if self._fsync else 0.0
             try:
                 cursor = writing.opened or writing.cursor()
-                cursor.execute(_INSERT, (self._base + seq, row.at, fact, decisions, self._key, self._epoch))
+                cursor.execute(_INSERT, (self._base + seq, at, fact, decisions, self._key, self._epoch))
             except (sqlite3.Error, OSError) as error:
                 raise writing.failed(error) from error
             except UnicodeEncodeError:
                 not_text(self.run, row)
             if cursor.rowcount != 1:
-                raise self.watch.error(self.run) if self.watch.is_gone(row.at) else RunLocked(self.run)
+                raise self.watch.error(self.run) if self.watch.is_gone(at) else RunLocked(self.run)
             self.last = seq
             if self._fsync:
                 writing.took(time.perf_counter() - began)

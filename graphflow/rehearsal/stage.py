@@ -263,7 +263,9 @@ class Stage:
 
     def returned(self, body: RehearsedBody, outcome: Any, failure: Failure | None, *, cancelled: bool) -> None:
         """Hear that a body has ended."""
-        fact: NodeReturned = body.returned(outcome, failure, cancelled=cancelled)
+        body.ended = True
+        command = body.command
+        fact = NodeReturned(body.path, command.turn, command.attempt, outcome, failure, cancelled)
         del self.bodies[body.path]
         self._dying.discard(body.path)
         self.give(fact)

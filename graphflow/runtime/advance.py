@@ -80,7 +80,8 @@ class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Wa
         if self.halted is not None:
             self.while_halted(fact, self.halted)
         elif type(fact) is NodeReturned:
-            self.node_returned(fact)
+            if not self.hops_on(fact):
+                self.node_returned(fact)
         elif type(fact) is EffectFinished:
             self.effect_finished(fact)
         else:

@@ -40,9 +40,11 @@ class AgentCall:
     """A call of a model or of a tool."""
 
     __slots__ = (
-        "__dict__", "_runner", "blocked", "cancelled", "command", "ended", "in_thread", "key", "path", "scope",
-        "thread",
+        "__dict__", "_runner", "blocked", "cancelled", "command", "ended", "found", "in_thread", "key", "path",
+        "scope", "thread",
     )  # fmt: skip
+
+    found: Any  # what it has brought in its first stretch
 
     def __init__(self, runner: Runner, command: CallModel | CallTool) -> None:
         """Begin for a command of the fold."""

@@ -75,6 +75,7 @@ class Attempts(Core):
 
     def _retry(self, visit: Visit, reason: Reason) -> None:
         visit.attempt += 1
+        visit.fresh = False
         visit.timed_out = False
         visit.used = None
         self.decisions.append(NodeRetried(visit.path, visit.attempt, reason))

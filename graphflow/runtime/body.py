@@ -16,7 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
-from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
+from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
@@ -35,13 +35,14 @@ BLOCKED = 0.1
 """Seconds of one uninterrupted stretch after which an async body is said to block the loop."""
 
 
-class Body:
-    """One attempt of one turn: what its node sees as `Step`."""
+class BareBody:
+    """One attempt of one turn, of a node that wants no `Step`."""
 
     __slots__ = (
-        "_added", "_answers", "_asking", "_count", "_flying", "_runner", "_sleeps", "_uses", "_waits", "awake",
-        "blocked", "cancelled", "command", "ended", "memory", "path", "scope", "thread",
+        "_runner", "awake", "blocked", "cancelled", "command", "ended", "found", "memory", "path", "scope", "thread"
     )  # fmt: skip
+
+    found: Any  # what it has returned in its first stretch
 
     def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
         """Begin for a command of the fold."""
@@ -49,15 +50,41 @@ class Body:
         self.command = command
         self.path: Path = command.path
         self.scope = scope
-        self.cancelled = False
-        self.ended = False
-        self._count = 0  # of its effects without a key
-        self._sleeps: dict[str, int] = {}  # how often it has slept for how long
+        self.cancelled = self.ended = self.thread = False
         self.blocked = 0.0
-        self.thread = False
         self.awake = True
         recall = runner.recall  # of a process that has ended
         self.memory: Memory | None = recall.take(self.path, command.turn, command.attempt) if recall else None
+
+    async def look_back(self, memory: Memory) -> None:
+        """End the session if a body that ends well has left out what is recorded of it: another had asked for that."""
+        unused = memory.unused()
+        if unused is not None:
+            await self._withdraw()
+            self._runner.crashed(EffectMismatch(path_text(self.path), unused, "nothing more"))
+
+    async def _withdraw(self) -> None:
+        """Take back what it has added to what is recorded of it: without a `Step` nothing."""
+
+    def cancel(self) -> None:
+        """Stop this body as soon as it can be stopped."""
+        self.cancelled = True
+        self.scope.cancel()
+
+    def answer(self, command: GoOn | RefuseEffect) -> None:
+        """Hand over what the fold said to a request: another body, of an earlier process, had made it."""
+
+
+class Body(BareBody):
+    """One attempt of one turn: what its node sees as `Step`."""
+
+    __slots__ = ("_added", "_answers", "_asking", "_count", "_flying", "_sleeps", "_uses", "_waits")
+
+    def __init__(self, runner: Runner, command: StartBody, scope: anyio.CancelScope) -> None:
+        """Begin for a command of the fold."""
+        super().__init__(runner, command, scope)
+        self._count = 0  # of its effects without a key
+        self._sleeps: dict[str, int] = {}  # how often it has slept for how long
         self._added: list[str] = []  # what it has asked for beside what is recorded of it, by keys
         self._asking: set[str] = set()  # the keys of its effects that wait to be allowed
         self._flying: set[str] = set()  # the keys of its effects that are being done
@@ -70,18 +97,6 @@ class Body:
         """What remains now."""
         return self._runner.left(self.path)
 
-    def returned(self, outcome: Any, failure: Failure | None, *, cancelled: bool) -> NodeReturned:
-        """End, and return what became of it."""
-        self.ended = True
-        return NodeReturned(self.path, self.command.turn, self.command.attempt, outcome, failure, cancelled)
-
-    async def look_back(self, memory: Memory) -> None:
-        """End the session if a body that ends well has left out what is recorded of it: another had asked for that."""
-        unused = memory.unused()
-        if unused is not None:
-            await self._withdraw()
-            self._runner.crashed(EffectMismatch(path_text(self.path), unused, "nothing more"))
-
     async def _withdraw(self) -> None:
         """Take back what a body has added that is not the one which is recorded: that one asks for none of it."""
         command = self.command
@@ -92,8 +107,7 @@ class Body:
 
     def cancel(self) -> None:
         """Stop this body as soon as it can be stopped."""
-        self.cancelled = True
-        self.scope.cancel()
+        super().cancel()
         for key in tuple(self._waits):  # they may be shielded, and the fold will not answer any more
             self.answer(RefuseEffect(self.path, key, "cancelled"))
 
@@ -330,7 +344,7 @@ _INSIDE: ContextVar[_Inside | None] = ContextVar("graphflow_inside_effect", defa
 
 @types.coroutine
 def resumed(
-    body: Body | AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any
+    body: BareBody | AgentCall, around: ContextVars, coroutine: Coroutine[Any, Any, Any], item: Any
 ) -> Generator[Any, Any, Any]:
     """Drive a coroutine that has begun to wait, each stretch in its own context variables."""
     while True:

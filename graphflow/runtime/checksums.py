@@ -14,8 +14,8 @@ from typing import Final
 from graphflow.errors import JournalDamaged
 from graphflow.events import Row
 
-_HEAD: Final = struct.Struct("<QdQ")
-_SUM: Final = struct.Struct(">I")
+_head: Final = struct.Struct("<QdQ").pack
+_sum: Final = struct.Struct(">I").pack
 _LAST: Final = 2**64 - 1
 _DIGITS: Final = 8
 _ENTRY: Final = _DIGITS + 3
@@ -43,7 +43,7 @@ def checksum(before: int, seq: int, at: float, fact: str, decisions: str) -> int
         fact: its fact.
         decisions: its decisions.
     """
-    head = _HEAD.pack(seq & _LAST, at, len(fact))
+    head = _head(seq & _LAST, at, len(fact))
     return zlib.crc32(head + (fact + decisions).encode("utf-8", "surrogatepass"), before)
 
 
@@ -53,7 +53,7 @@ def with_checksum(decisions: str, found: int) -> str:
     >>> with_checksum('[["paused","a"]]', 250), with_checksum("[]", 250)
     ('[["paused","a"],"000000fa"]', '["000000fa"]')
     """
-    digits = _SUM.pack(found).hex()
+    digits = _sum(found).hex()
     return f'["{digits}"]' if decisions == "[]" else f'{decisions[:-1]},"{digits}"]'
 
 
@@ -100,11 +100,11 @@ def fitting(run: str, row: Row, before: int) -> int:
     decisions = row.decisions
     plain = f"{decisions[:-ENTRY]}]"  # as it is written where anything was decided
     found = checksum(before, row.seq, row.at, row.fact, plain)
-    if len(plain) > len("[]") and decisions.endswith(f'],"{_SUM.pack(found).hex()}"]'):
+    if len(plain) > len("[]") and decisions.endswith(f'],"{_sum(found).hex()}"]'):
         return found
     plain = without_checksum(decisions)
     found = checksum(before, row.seq, row.at, row.fact, plain)
     entry, between = decisions[-_ENTRY:], decisions[len(plain) - 1 : -_ENTRY]
-    if entry != f'"{_SUM.pack(found).hex()}"]' or between not in (_BETWEEN if len(plain) > len("[]") else _NOTHING):
+    if entry != f'"{_sum(found).hex()}"]' or between not in (_BETWEEN if len(plain) > len("[]") else _NOTHING):
         raise JournalDamaged(run, row.seq, _CHANGED if has_checksum(decisions) else "it has no checksum.")
     return found

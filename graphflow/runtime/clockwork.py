@@ -105,6 +105,11 @@ class Clockwork(Core):
         visit.deadline = self.at + limit
         visit.timer = self.set_timer(visit.deadline, visit.path, "timeout", lambda: self._overdue(visit))
 
+    def let_go(self, visit: Visit) -> None:
+        """Await the end of a visit's body no more, and take its slot back."""
+        self.busy -= 1
+        self.free_slot(visit)
+
     def free_slot(self, visit: Visit) -> None:
         """Take a visit's slot back; the first in the queue gets it."""
         if not visit.slot:
@@ -165,7 +170,10 @@ class Clockwork(Core):
         visit = self.visits.get(fact.path)
         if visit is None or visit.standing is not Standing.RUNNING or visit.closing is not None:
             return None
-        return visit if (visit.turn, visit.attempt) == (fact.turn, fact.attempt) else None
+        if (visit.turn, visit.attempt) != (fact.turn, fact.attempt):
+            return None
+        visit.fresh = False
+        return visit
 
     def _rest(self, visit: Visit) -> None:
         """Free the slot of a body that waits, unless an effect of its own still runs under it."""

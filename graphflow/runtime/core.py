@@ -32,10 +32,10 @@ from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
-from graphflow.model.state import Left, State, state_of
+from graphflow.model.state import Left, State, open_state
 from graphflow.nodes.client import Price
 from graphflow.runtime.commands import Command, SetTimer
-from graphflow.runtime.ledger import ONE_RUN, Amount, Amounts, Meter, Snapshot, least_free
+from graphflow.runtime.ledger import ONE_RUN, RUNS, Amount, Amounts, Meter, Snapshot, least_free
 from graphflow.runtime.tables import (
     Asked,
     Closing,
@@ -134,20 +134,20 @@ class Core:
 
     def state(self, token: Token, inbox: Inbox, path: Path, turn: int = 0, context: Any = None) -> State[Any]:
         """Return what a node standing there sees."""
-        frame = token.frame
+        frame, counters = token.frame, token.counters
         meter = frame.meter
         if meter.parent is not None:
             snapshot = meter.snapshot()
         else:  # as that says for a root, two times at every hop
-            snapshot = ((meter, (*meter.spent,), (*meter.reserved,)),) if meter.bounded else ()
+            snapshot = ((meter, meter.spent[RUNS], meter.kept or meter.keep()),) if meter.bounded else ()
         log = token.thread or (frame.thread if token.scope is None else thread_above(token))
-        return state_of(
-            token.context if context is None else context, inbox, path, turn, frame.depth,
-            (
-                None if log is None else log.seen(), _left, snapshot, frame, token.counters.total,
-                token.counters.handoffs,
-            ),
-        )  # fmt: skip
+        seen = None if log is None else log.seen()
+        made = open_state()
+        made.context = token.context if context is None else context
+        made.inbox, made.path, made.turn, made.depth = inbox, path, turn, frame.depth
+        made._more = (seen, _left, snapshot, frame, counters.total, counters.handoffs)  # noqa: SLF001 - it is made here
+        made.__class__ = State
+        return made  # type: ignore[no-any-return]  # now it is one
 
     def set_timer(self, at: float, path: Path, purpose: TimerPurpose, fire: Callable[[], None]) -> int:
         """Have something done at a time, in active seconds; return the timer's number."""
@@ -257,8 +257,16 @@ class Core:
         """Settle a frame's accounts and say that it has closed (calls)."""
         raise NotImplementedError
 
-    def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox) -> bool:
+    def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox, ended: Visit | None = None) -> bool:
         """Move a token over an edge and start the body that it leads to, if nothing can hold it up (hops)."""
+        raise NotImplementedError
+
+    def update_failed(self, visit: Visit, error: Exception) -> None:
+        """Let an attempt fail whose update does not fit (visits)."""
+        raise NotImplementedError
+
+    def let_go(self, visit: Visit) -> None:
+        """Await the end of a visit's body no more, and take its slot back (clockwork)."""
         raise NotImplementedError
 
     def lacks_a_run(self, visit: Visit, refusing: Meter) -> None:

@@ -23,7 +23,8 @@ from graphflow.model.ids import Path
 Amount: TypeAlias = int | Decimal
 Amounts: TypeAlias = tuple[Amount, ...]
 
-Snapshot: TypeAlias = "tuple[tuple[Meter, Amounts, Amounts], ...]"
+Snapshot: TypeAlias = "tuple[tuple[Meter, Amount, tuple[Amounts, Amounts]], ...]"
+"""Meters as they stood: the node runs of each, and what it had spent and reserved besides."""
 
 RUNS, MODEL_CALLS, TOOL_CALLS, RETRIES, TOKENS, USD = range(6)
 _ZERO: Final[list[Amount]] = [0, 0, 0, 0, 0, Decimal(0)]
@@ -45,9 +46,12 @@ class Meter:
         money: whether money is bounded here, or on a meter above that counts it too.
         spent: what was used.
         reserved: what may still be used by what was promised.
+        kept: both as they were when somebody last asked, None where more than a node run was counted since.
     """
 
-    __slots__ = ("above", "bounded", "bounds", "granted", "money", "parent", "path", "reserved", "spent", "split")
+    __slots__ = (
+        "above", "bounded", "bounds", "granted", "kept", "money", "parent", "path", "reserved", "spent", "split"
+    )  # fmt: skip
 
     def __init__(self, path: Path, budget: Budget, parent: Meter | None = None, *, split: bool = False) -> None:
         """Open a meter under a budget."""
@@ -57,6 +61,7 @@ class Meter:
         self.bounded = bool(self.bounds)
         self.spent = list(_ZERO)
         self.reserved = list(_ZERO)
+        self.kept: tuple[Amounts, Amounts] | None = None
         self.above = None if split else parent
         self.money: bool = self.granted[USD] is not None or (self.above is not None and self.above.money)
 
@@ -75,8 +80,15 @@ class Meter:
     def snapshot(self) -> Snapshot:
         """Return what every meter that counts here has spent and reserved, for `state.left`."""
         if self.parent is None:
-            return ((self, tuple(self.spent), tuple(self.reserved)),)
-        return tuple((meter, tuple(meter.spent), tuple(meter.reserved)) for meter in self.chain() if meter.bounded)
+            return ((self, self.spent[RUNS], self.kept or self.keep()),)
+        return tuple(
+            [(meter, meter.spent[RUNS], meter.kept or meter.keep()) for meter in self.chain() if meter.bounded]
+        )
+
+    def keep(self) -> tuple[Amounts, Amounts]:
+        """Return what is spent and reserved, for as long as only node runs are counted: a hop counts no more."""
+        self.kept = kept = tuple(self.spent), tuple(self.reserved)
+        return kept
 
     def refusing(self, wanted: Amounts) -> tuple[Meter, int] | None:
         """Return the first meter and dimension that cannot grant this, or None."""
@@ -98,7 +110,8 @@ class Meter:
             if granted is not None and meter.spent[RUNS] + meter.reserved[RUNS] >= granted:
                 return meter
             meter = meter.above
-        meter = self
+        self.spent[RUNS] += 1
+        meter = self.above
         while meter is not None:
             meter.spent[RUNS] += 1
             meter = meter.above
@@ -107,12 +120,14 @@ class Meter:
     def spend(self, amounts: Amounts) -> None:
         """Count amounts as used."""
         for meter in self.chain():
+            meter.kept = None
             for dimension, amount in enumerate(amounts):
                 meter.spent[dimension] += amount
 
     def reserve(self, amounts: Amounts) -> None:
         """Promise amounts."""
         for meter in self.chain():
+            meter.kept = None
             for dimension, amount in enumerate(amounts):
                 meter.reserved[dimension] += amount
 
@@ -127,6 +142,7 @@ class Meter:
         meter: Meter | None = self
         while meter is not None:
             tables.append(meter.spent)
+            meter.kept = None
             meter.reserved[TOKENS] += tokens
             if usd:
                 meter.reserved[USD] += usd
@@ -143,6 +159,7 @@ class Meter:
         meter: Meter | None = self
         while meter is not None:
             meter.spent[MODEL_CALLS] += 1
+            meter.kept = None
             meter.reserved[TOKENS] += tokens
             if usd:
                 meter.reserved[USD] += usd
@@ -152,6 +169,7 @@ class Meter:
         """Take back what was reserved, and count what was used."""
         meter: Meter | None = self
         while meter is not None:
+            meter.kept = None
             meter.reserved[TOKENS] -= tokens
             meter.spent[TOKENS] += used_tokens
             if usd:
@@ -210,10 +228,11 @@ def budget_of(amounts: Sequence[Amount | None]) -> Budget:
 def least_free(snapshot: Snapshot) -> Budget:
     """Return what was free on every meter of a snapshot at once; a dimension that none bounds is None."""
     least: list[Amount | None] = [None] * 6
-    for meter, spent, reserved in snapshot:
+    for meter, runs, (spent, reserved) in snapshot:
         for dimension, granted in enumerate(meter.granted):
             if granted is not None:
-                free = max(granted - spent[dimension] - reserved[dimension], type(granted)(0))
+                used = runs if dimension == RUNS else spent[dimension]
+                free = max(granted - used - reserved[dimension], type(granted)(0))
                 seen = least[dimension]
                 least[dimension] = free if seen is None else min(seen, free)
     return budget_of(least)

@@ -149,27 +149,33 @@ class Recorder:
     def record_now(self, fact: Fact) -> None:
         """Do what `record` does when there is nothing to wait for."""
         soon = self._soon
-        soon.append(fact)
-        while soon and not self._recording:  # what a listener does now has its turn when this record is done
-            made = self._advance(soon.popleft())
-            if made is None:
-                continue
-            entry, row, commands = made
-            if row is not None and self.store is not None:
-                writer = self.store.writer
-                try:
-                    writer.append_nowait(row)
-                except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
-                    self._crashed(error)
-                    continue
-                if not writer.instant:
-                    self._slowing = True
-            if entry is not None:
-                self._recording = True
-                self._publish(entry)
-                self._recording = False
-            if commands:
-                self._carry_out(commands)
+        if soon or self._recording:
+            soon.append(fact)
+            if self._recording:  # what a listener does now has its turn when this record is done
+                return
+            fact = soon.popleft()
+        while True:
+            made = self._advance(fact)
+            if made is not None:
+                entry, row, commands = made
+                if row is not None and self.store is not None:
+                    writer = self.store.writer
+                    try:
+                        writer.append_nowait(row)
+                    except BaseException as error:  # noqa: BLE001 - whatever the store raises ends the run, and is raised
+                        self._crashed(error)
+                        entry, commands = None, []
+                    if not writer.instant:
+                        self._slowing = True
+                if entry is not None:
+                    self._recording = True
+                    self._publish(entry)
+                    self._recording = False
+                if commands:
+                    self._carry_out(commands)
+            if not soon:
+                return
+            fact = soon.popleft()
 
     def record_soon(self, fact: Fact) -> None:
         """Record from where nothing can be awaited."""
@@ -212,8 +218,11 @@ class Recorder:
         if self._stopping:
             self._put_off(fact)
             return None
-        now = self._clock.now() - self._origin
-        at = self._latest = max(now, self._latest)  # a clock that is set back does not undo what was
+        at = self._clock.now() - self._origin
+        if at > self._latest:
+            self._latest = at
+        else:
+            at = self._latest  # a clock that is set back does not undo what was
         row, text, store = None, "", self.store
         try:
             if self.redact is not None:

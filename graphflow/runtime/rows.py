@@ -132,7 +132,8 @@ def _started_text(rows: Rows, body: NodeStarted) -> str:
     return f'["node_started",{rows.place(body.path)},{rows.edge(body.edge)}]'
 
 
-_HOP: Final = (NodeEnded, EdgeTaken, NodeStarted)
+_HOP: Final = len((NodeEnded, EdgeTaken, NodeStarted))
+"""How many decisions a hop has."""
 
 _TEXTS: Final[dict[type[Any], Callable[[Rows, Any], str]]] = {
     NodeEnded: _ended_text, EdgeTaken: _taken_text, NodeStarted: _started_text
@@ -229,8 +230,9 @@ class Rows:
                 data = None if outcome is None else self._codec.encode(outcome, "a value", "output")
                 try:
                     place = self._placed if path is self._place else self.place(path)
-                    head = f'["node_returned",{place},{fact.turn},{fact.attempt}'
-                    return fact, f"{head}]" if data is None else f"{head},{to_json(data).decode()}]"
+                    if data is None:
+                        return fact, f'["node_returned",{place},{fact.turn},{fact.attempt}]'
+                    return fact, f'["node_returned",{place},{fact.turn},{fact.attempt},{to_json(data).decode()}]'
                 except PydanticSerializationError:  # text that is no Unicode
                     pass
             return fact, compact_json(self._array(fact))
@@ -241,10 +243,12 @@ class Rows:
     def decisions(self, decisions: Sequence[Decision]) -> str:
         """Return decisions as text; those of a hop in the root are put together at once."""
         try:
-            if (*map(type, decisions),) == _HOP:
-                several: Any = decisions
-                ended, taken, started = several
-                if ended.reason is None and not taken.path:
+            if len(decisions) == _HOP:
+                ended, taken, started = decisions
+                if (
+                    type(ended) is NodeEnded and type(taken) is EdgeTaken and type(started) is NodeStarted
+                    and ended.reason is None and not taken.path
+                ):  # fmt: skip
                     place = self._placed if ended.path is self._place else self.place(ended.path)
                     edge = self._edges.get(taken.edge) or self.edge(taken.edge)
                     onto = edge if started.edge is taken.edge else self.edge(started.edge)
@@ -266,13 +270,15 @@ class Rows:
         """
         if path is self._place:
             return self._placed
-        text = ""
         if len(path) == 1:
             name, visit, lanes, call = path[0]
             if call is None and not lanes and visit > 1:
                 text = f'{self._names.get(name) or self._named(name)}:{visit}"'
-        self._place, self._placed = path, text or to_json(path_text(path)).decode()
-        return self._placed
+                self._place, self._placed = path, text
+                return text
+        text = to_json(path_text(path)).decode()
+        self._place, self._placed = path, text
+        return text
 
     def _named(self, name: str) -> str:
         """Return the beginning of a path as JSON that ends in a node, up to its name."""
@@ -301,8 +307,8 @@ class Rows:
     def row(self, seq: int, at: float, fact: str, decisions: Sequence[Decision]) -> Row:
         """Return a record as the row that follows the last one, whose checksum its own is chained to."""
         text = self.decisions(decisions)
-        self._before = checksum(self._before, seq, at, fact, text)
-        return Row(seq, at, fact, with_checksum(text, self._before))
+        self._before = found = checksum(self._before, seq, at, fact, text)
+        return Row(seq, at, fact, with_checksum(text, found))
 
     def follow(self, row: Row) -> None:
         """Let the next row be the one that follows a stored row, in the present format."""

@@ -9,10 +9,10 @@ import functools
 import inspect
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context as ContextVars
 from contextvars import copy_context
+from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ from graphflow.model.state import Left
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
 from graphflow.runtime.backends import cancelled_classes, current_task
-from graphflow.runtime.body import BLOCKED, Body, resumed
+from graphflow.runtime.body import BLOCKED, BareBody, Body, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CallModel,
@@ -96,12 +96,12 @@ class Runner(Sessions):
         self.recall: Recall | None = None  # of a run that was taken up
         self._before = setup.before
         self._context = copy_context()
-        self._bodies: dict[Path, Body] = {}
+        self._bodies: dict[Path, BareBody] = {}
         self._doomed: set[Path] = set()  # bodies that were cancelled before a worker took them
         self._calling: dict[Path, dict[str, AgentCall]] = {}  # of agents, by key
         self.soon_from_any: Callable[..., Any] | None = None  # has a function called in the loop, from any thread
         self._naps: dict[int, anyio.Event] = {}  # of tools, by local timer
-        self._swallowing: dict[int, Body | AgentCall] = {}  # by local timer
+        self._swallowing: dict[int, BareBody | AgentCall] = {}  # by local timer
         self._threads: anyio.CapacityLimiter | None = None  # made when the first sync body runs
 
     def take_up(self, folded: Folded) -> None:
@@ -115,14 +115,13 @@ class Runner(Sessions):
 
     def _carry_out(self, commands: list[Command]) -> None:
         for command in commands:
-            if type(command) is CallModel or type(command) is CallTool:
-                call = AgentCall(self, command)
-                self._calling.setdefault(command.path, {})[command.key] = call
-                work: Work = call
-            elif type(command) is StartBody or type(command) is AskHook:
-                work = command
+            if type(command) is StartBody or type(command) is AskHook:
+                work: Work = command
                 if self._doomed:
                     self._doomed.discard(command.path)  # what was cancelled before cannot have been this
+            elif type(command) is CallModel or type(command) is CallTool:
+                work = AgentCall(self, command)
+                self._calling.setdefault(command.path, {})[command.key] = work
             else:
                 self._other(command)
                 continue
@@ -176,10 +175,13 @@ class Runner(Sessions):
         while ready:
             work = ready.popleft()
             used = False
-            if type(work) is AgentCall:
+            if type(work) is StartBody:
+                if self._doomed and work.path in self._doomed:
+                    await self._drop(work)
+                else:
+                    used = await self._body(group, work, scope)
+            elif type(work) is AgentCall:
                 used = await self._call(group, work, scope)
-            elif type(work) is StartBody:
-                used = await self._body(group, work, scope)
             elif type(work) is AskHook:
                 await self._ask(group, work)
             if used or self.crash is not None:
@@ -198,24 +200,22 @@ class Runner(Sessions):
     async def _body(self, group: Group, command: StartBody, scope: anyio.CancelScope) -> bool:
         """Run one body and record what became of it; tell whether it has used up its worker's scope."""
         path = command.path
-        if self._doomed and path in self._doomed:
-            await self._drop(command)
-            return False
-        self.errors.pop(path, None)  # of an attempt that was retried
-        body = self._bodies[path] = Body(self, command, scope)
+        if self.errors:
+            self.errors.pop(path, None)  # of an attempt that was retried
+        node = command.node
+        body = self._bodies[path] = (Body if node.wants_step else BareBody)(self, command, scope)
+        args = (command.state, body) if node.wants_step else (command.state,)
         outcome, failure, waited = None, None, False
         cancelled: BaseException | None = None
-        node = command.node
-        args = (command.state, body) if node.wants_step else (command.state,)
         try:
             if node.is_async:
-                over, item, around, coroutine = self._first_stretch(body, node.fn, args)
-                if over:
-                    outcome = item
+                rest = self._first_stretch(body, node.fn, args)
+                if rest is None:
+                    outcome = body.found
                 else:
                     waited = True
                     self._hand_over(group)
-                    outcome = await resumed(body, around, coroutine, item)
+                    outcome = await resumed(body, *rest)
             else:
                 waited = True
                 self._hand_over(group)
@@ -232,7 +232,8 @@ class Runner(Sessions):
         if body.memory is not None and failure is None and cancelled is None:
             await body.look_back(body.memory)
         self._bodies.pop(path, None)
-        fact = body.returned(outcome, failure, cancelled=cancelled is not None)
+        body.ended = True
+        fact = NodeReturned(path, command.turn, command.attempt, outcome, failure, cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:
             await self._warn(body, cancelled)
         if self._slow:
@@ -248,22 +249,23 @@ class Runner(Sessions):
         return body.cancelled
 
     def _first_stretch(
-        self, work: Body | AgentCall, fn: Callable[..., Any], args: tuple[Any, ...]
-    ) -> tuple[bool, Any, ContextVars, Coroutine[Any, Any, Any]]:
-        """Run what is async until it has ended (True, and what it returned) or waits (False, and for what)."""
+        self, work: BareBody | AgentCall, fn: Callable[..., Any], args: tuple[Any, ...]
+    ) -> tuple[ContextVars, Coroutine[Any, Any, Any], Any] | None:
+        """Run what is async until it has ended, and has found something (None), or waits: return the rest of it."""
         around = self._context.copy()
         coroutine = around.run(fn, *args)
         if class_of(coroutine) is not CoroutineType:
             coroutine = as_coroutine(coroutine) if type(work) is AgentCall else awaited(coroutine)
-        began = time.perf_counter()
+        began = perf_counter()
         try:
-            return False, around.run(coroutine.send, None), around, coroutine
+            return around, coroutine, around.run(coroutine.send, None)
         except StopIteration as stop:
-            return True, stop.value, around, coroutine
+            work.found = stop.value
+            return None
         finally:
-            work.blocked = time.perf_counter() - began
+            work.blocked = perf_counter() - began
 
-    async def _stopped(self, body: Body | AgentCall, error: BaseException) -> BaseException | None:
+    async def _stopped(self, body: BareBody | AgentCall, error: BaseException) -> BaseException | None:
         """Return the cancellation of a body or a call; None when what it raised ends the run instead."""
         if not isinstance(error, cancelled_classes()):
             self._forget(body)
@@ -307,8 +309,8 @@ class Runner(Sessions):
                 if not isinstance(work, AskHook):  # the fold waits for no hook of a run that is cancelled
                     await self._drop(work)
 
-    def _forget(self, body: Body | AgentCall) -> None:
-        if isinstance(body, Body):
+    def _forget(self, body: BareBody | AgentCall) -> None:
+        if isinstance(body, BareBody):
             body.ended = True
             self._bodies.pop(body.path, None)
         else:
@@ -321,7 +323,7 @@ class Runner(Sessions):
         if not calls:
             del self._calling[call.path]
 
-    async def _in_thread(self, body: Body | AgentCall, fn: Callable[[], Any], limit: float | None) -> Any:
+    async def _in_thread(self, body: BareBody | AgentCall, fn: Callable[[], Any], limit: float | None) -> Any:
         body.thread = True
         around = self._context.copy()
         sniffio = sys.modules.get("sniffio")
@@ -365,13 +367,13 @@ class Runner(Sessions):
                 timeout = command.tool.timeout if isinstance(command, CallTool) else None
                 found = await settled(await self._in_thread(call, call.start, timeout))
             else:
-                over, item, around, coroutine = self._first_stretch(call, call.start, ())
-                if over:
-                    found = item
+                rest = self._first_stretch(call, call.start, ())
+                if rest is None:
+                    found = call.found
                 else:
                     waited = True
                     self._hand_over(group)
-                    found = await resumed(call, around, coroutine, item)
+                    found = await resumed(call, *rest)
             if type(command) is CallTool:
                 found, failure = call.told(found)
         except Exception as error:  # noqa: BLE001 - whatever a model or a tool raises is a fact
@@ -431,7 +433,7 @@ class Runner(Sessions):
         elif self.soon_from_any is not None:
             self.soon_from_any(self.say, body)  # any thread at all: a provider has its own
 
-    async def _warn(self, body: Body | AgentCall, cancelled: BaseException | None) -> None:
+    async def _warn(self, body: BareBody | AgentCall, cancelled: BaseException | None) -> None:
         """Say what was not in order about a body that has ended."""
         path = body.path
         shown = path_text(path)
@@ -446,7 +448,7 @@ class Runner(Sessions):
     async def _warned(self, path: Path, kind: Any, text: str) -> None:
         await self.record(Warned(path, kind, text))
 
-    def _cancel(self, body: Body) -> None:
+    def _cancel(self, body: BareBody) -> None:
         body.cancel()
         self._swallowing[self._set_local_timer(SWALLOWED)] = body
 

@@ -277,6 +277,7 @@ class Visit:
     answers: int = 0
     standing: str = Standing.QUEUED
     started: bool = False
+    fresh: bool = True  # whether it has asked for nothing, and is in its first turn and attempt
     deadline: float | None = None
     timer: int | None = None
     timed_out: bool = False

@@ -23,7 +23,7 @@ from graphflow.events import (
     VisitStatus,
 )
 from graphflow.graphs.compiled import ChooseOut, Edge, NextOut
-from graphflow.model.contract import BOUNDS, Brief, Reason, Report
+from graphflow.model.contract import BOUNDS, Brief, Code, Reason, Report
 from graphflow.model.frozen import class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
@@ -200,8 +200,7 @@ class Visits(Attempts):
         visit = self.visits.get(fact.path)
         if visit is None or visit.turn != fact.turn or visit.attempt != fact.attempt or not visit.started:
             return  # late: an abandoned thread
-        self.busy -= 1
-        self.free_slot(visit)
+        self.let_go(visit)
         if visit.timer is not None:
             self.drop_timer(visit.timer)
             visit.timer = None
@@ -307,13 +306,15 @@ class Visits(Attempts):
                 checked = rules.validate(delta)
                 context = rules.apply(context, checked)
                 written.append(Written(checked, visit.path))
-        except ContractError as error:
-            self.attempt_failed(visit, self.trouble("contract", error, visit.path))
-            return None
         except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
-            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            self.update_failed(visit, error)
             return None
         return context, tuple(written)
+
+    def update_failed(self, visit: Visit, error: Exception) -> None:
+        """Let an attempt fail whose update does not fit, or whose reducer raised."""
+        code: Code = "contract" if isinstance(error, ContractError) else "failed"
+        self.attempt_failed(visit, self.trouble(code, error, visit.path))
 
     @staticmethod
     def _commit(token: Token, context: Any, written: tuple[Written, ...]) -> None:
@@ -397,6 +398,7 @@ class Visits(Attempts):
     def reenter(self, visit: Visit, inbox: Inbox) -> None:
         """Begin the next turn of a suspended visit."""
         visit.turn += 1
+        visit.fresh = False
         visit.inbox = inbox
         visit.timed_out = False
         self.decisions.append(NodeReentered(visit.path, visit.turn))

@@ -80,10 +80,7 @@ class Walk(Core):
         state = self.state(token, inbox, path, context=context)
         match out:
             case ChooseOut():
-                for case in out.cases:
-                    if case.test is None or case.test(state):
-                        return case
-                return out.default
+                return out.chosen(state)
             case ForkOut():
                 return tuple(edge for edge in out.edges if edge.test is None or edge.test(state))
             case MapOut():
