@@ -6,6 +6,7 @@ each workload must do stands beside its factory.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import time
@@ -13,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
 
-import anyio
 from common import Case, hier, msg, rmtree, tmpdir, tree_bytes  # type: ignore[import-not-found]  # the measuring side's own module
 
 # pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
@@ -135,7 +135,7 @@ def w3(n: int, ms: int = 50) -> Any:
     """As W2; each branch sleeps and yields 1."""
 
     async def sleep(state: State[Empty]) -> int:
-        await anyio.sleep(ms / 1000)
+        await asyncio.sleep(ms / 1000)
         return 1
 
     return fan(n, sleep, n)
@@ -195,7 +195,7 @@ class Specialist:
     async def reply(self, request: ModelRequest, stream: Callable[[str], None]) -> ModelReply:  # noqa: ARG002 - a script
         """Answer."""
         if self.seconds:
-            await anyio.sleep(self.seconds)
+            await asyncio.sleep(self.seconds)
         return self.answer
 
 

@@ -410,8 +410,6 @@ def _find_straight_edges(compiled: Compiled) -> None:
     if compiled.graph.detect:
         return
     for source, out in compiled.outs():
-        if not isinstance(out, (NextOut, ChooseOut)):
-            continue
         for edge in out_edges(out):
             station = compiled.stations.get(str(edge.target)) if isinstance(edge.target, str) else None
             node = None if station is None else station.node
@@ -419,8 +417,9 @@ def _find_straight_edges(compiled: Compiled) -> None:
                 edge.straight = station
         before = compiled.stations.get(source) if isinstance(source, str) else None
         function: Any = None if before is None else before.node
-        plain = type(function) is FunctionNode and function.timeout is None and function.into is None
-        if before is not None and plain:
+        if before is None or not isinstance(out, (NextOut, ChooseOut)):
+            continue
+        if type(function) is FunctionNode and function.timeout is None and function.into is None:
             before.onward = out
 
 

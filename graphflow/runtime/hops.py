@@ -87,8 +87,11 @@ class Hops(Core):
             Whether it is done; False if the token has to go the general way.
         """
         station = edge.straight
-        if station is None or token.domain is not None or self.queues:
+        domain = token.domain
+        if station is None or self.queues:
             return False
+        if domain is not None and (domain.region.waits or station.name == domain.region.join):
+            return False  # where branches meet, tokens may have to wait for each other
         frame, counters = token.frame, token.counters
         hops = counters.hops
         hop = hops.get(edge, 0)
@@ -103,10 +106,11 @@ class Hops(Core):
             del open_visits[ended.path]
         counters.total += 1
         hops[edge] = hop = hop + 1
-        name = station.name
+        name, lanes = station.name, token.lanes
+        key = (name, lanes) if lanes else name
         decisions.append(EdgeTaken(frame.path, edge.name, hop))
-        visits[name] = number = visits.get(name, 0) + 1
-        path = (*frame.path, new_segment((name, number, (), None)))
+        visits[key] = number = visits.get(key, 0) + 1
+        path = (*frame.path, new_segment((name, number, lanes, None)))
         token.at, token.edge, token.inbox = name, edge, inbox
         refusing = frame.meter.refusing_run()
         if ended is not None and refusing is None:

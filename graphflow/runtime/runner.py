@@ -5,6 +5,7 @@ Bodies return facts and never raise into a group, so that no ExceptionGroup aris
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import threading
@@ -218,7 +219,7 @@ class Runner(Sessions):
             else:
                 waited = True
                 self._hand_over(group)
-                outcome = await self._in_thread(body, lambda: node.fn(*args), node.timeout)
+                outcome = await self._in_thread(body, functools.partial(node.fn, *args), node.timeout)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
             if not isinstance(error, BoundHit):  # a bound is a result, never raised
                 self.errors[path] = error
@@ -280,6 +281,13 @@ class Runner(Sessions):
         else:
             _forgive()
         return error
+
+    def _cut_off(self) -> None:
+        """Cancel whatever is at work; hooks are seen to by the session, and nothing else waits for others."""
+        scopes = [body.scope for body in self._bodies.values()]
+        scopes += [call.scope for calls in self._calling.values() for call in calls.values() if call.scope is not None]
+        for scope in scopes:
+            scope.cancel()
 
     async def _drop(self, work: StartBody | AgentCall) -> None:
         """Record that something was cancelled before a worker took it."""

@@ -112,10 +112,10 @@ class Counters:
     """What bounds are counted on: one for each activation of a graph and for each lane of a map."""
 
     hops: dict[Edge, int] = field(default_factory=_table)
-    visits: dict[str, int] = field(default_factory=_table)
+    visits: dict[str, int] | None = None  # of nodes that have a bound on them
     total: int = 0
     handoffs: int = 0
-    trail: list[str] = field(default_factory=_list)  # who handed over to whom, for the reason of a bound
+    trail: list[str] | None = None  # who handed over to whom, for the reason of a bound
 
 
 class Standing:

@@ -54,6 +54,8 @@ class Visits(Attempts):
         station = frame.tables.stations[name]
         limit = station.node.max_visits
         if limit is not None:
+            if token.counters.visits is None:
+                token.counters.visits = {}
             seen = token.counters.visits.get(name, 0)
             if seen >= limit:
                 token.at = name

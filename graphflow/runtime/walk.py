@@ -139,7 +139,7 @@ class Walk(Core):
         if edge.name.kind != "handoff":
             return None
         if graph.max_handoffs is not None and counters.handoffs >= graph.max_handoffs:
-            trail = " ".join(counters.trail)
+            trail = " ".join(counters.trail or ())
             wish = f"a further handoff in {graph.name!r}, over {edge.name}, after {trail}"
             return self._refusal_at(token, "max_handoffs", graph.max_handoffs, wish)
         if graph.detect:
@@ -154,7 +154,8 @@ class Walk(Core):
         counters = token.counters
         if edge.name.kind == "handoff":
             counters.handoffs += 1
-            counters.trail.extend((edge.name.source or "",) if not counters.trail else ())
+            if counters.trail is None:
+                counters.trail = [edge.name.source or ""]
             counters.trail.append(edge.name.target or "")
         counters.total += 1
         number = counters.hops[edge] = counters.hops.get(edge, 0) + 1
