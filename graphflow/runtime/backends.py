@@ -93,21 +93,17 @@ _scopes: Final[dict[bool, type[anyio.CancelScope]]] = {}
 """The class of a cancel scope, for trio and for asyncio."""
 
 
-def new_tasks(lost: Callable[[], object]) -> Tasks:
+def new_tasks() -> Tasks:
     """Return a task group for the backend that runs.
 
-    What it starts must see to its own end and raise nothing but a cancellation.
-
-    Args:
-        lost: called when a task of it was cancelled, or the one that waits for them; it sees to the end of the others.
-            A group of anyio's cancels them itself.
+    What it starts must see to its own end and raise nothing but a cancellation, which ends that task alone.
     """
     if not in_trio():
         import asyncio
 
         loop = asyncio.get_running_loop()
         if loop.get_task_factory() is None:  # with one, a task may begin before it is started
-            return _AsyncioTasks(loop, lost)
+            return _AsyncioTasks(loop)
     return anyio.create_task_group()
 
 
@@ -118,11 +114,11 @@ class _AsyncioTasks:
     outside. A body needs a scope of its own in any case, and with both it takes twice as long to start.
     """
 
-    __slots__ = ("_empty", "_loop", "_lost", "_running")
+    __slots__ = ("_empty", "_loop", "_running")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, lost: Callable[[], object]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin without tasks."""
-        self._loop, self._lost = loop, lost
+        self._loop = loop
         self._running: set[asyncio.Task[None]] = set()
         self._empty: asyncio.Future[None] | None = None  # set when no task is left, once that is waited for
 
@@ -134,15 +130,12 @@ class _AsyncioTasks:
     ) -> None:
         """Wait until no task is left, however often this one is cancelled meanwhile."""
         cancelled: BaseException | None = None
-        if self._running and isinstance(error, cancelled_classes()):
-            self._lost()
         while self._running:
             self._empty = self._loop.create_future()
             try:
                 await self._empty
             except cancelled_classes() as later:
                 cancelled = later
-                self._lost()
         if cancelled is not None and error is None:
             raise cancelled
 
@@ -153,8 +146,6 @@ class _AsyncioTasks:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        if task.cancelled():  # some before they began, and those have told nobody
-            self._lost()
         if self._empty is not None and not self._running and not self._empty.done():
             self._empty.set_result(None)
 

@@ -164,7 +164,7 @@ class Sessions(Timekeeper):
         root = self._groups[0]
         self._host_task = current_task()
         try:
-            async with new_tasks(self._lost) as tasks:
+            async with new_tasks() as tasks:
                 root.tasks, root.hosted = tasks, True
                 for fact in facts:
                     self._stopping = self.crash is not None  # one fact may end the run, and the next take it up again
@@ -184,12 +184,6 @@ class Sessions(Timekeeper):
         finally:
             root.tasks, root.hosted = None, False
             self._over = None
-
-    def _lost(self) -> None:
-        """Hear that a task of the run was cancelled, and no body in it: the run is over, as when its loop ends."""
-        host = self._host_task
-        if host is not None and not self._stopping and not host.cancelling():
-            host.cancel()
 
     def _take_up(self, group: Group, tasks: Tasks) -> None:
         """Host the groups that had to wait for this one's tasks."""
@@ -267,7 +261,7 @@ class Sessions(Timekeeper):
         """Keep a scope's task group open until the scope has closed."""
         group.closed = new_signal()
         try:
-            async with new_tasks(self._lost) as tasks:
+            async with new_tasks() as tasks:
                 group.tasks = tasks
                 self._take_up(group, tasks)
                 if group.ready and not group.takers:
