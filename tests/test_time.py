@@ -480,17 +480,3 @@ async def test_a_body_that_goes_on_after_its_cancellation_is_reported() -> None:
     assert {warning.warning for warning in warned} == {"cancel_swallowed"}
     assert "goes on" in warned[0].text
     assert isinstance(events[-1].body, RunEnded)
-
-
-async def test_a_clock_that_raises_ends_the_run_with_its_own_error(anyio_backend: str) -> None:
-    """What waits is stopped, and the error comes as it was raised, in no group."""
-
-    class Broken(ManualClock):
-        async def sleep_until(self, deadline: float) -> None:
-            raise LookupError(deadline)
-
-        def all_asleep(self, deadline: float) -> None:
-            """Stand still."""
-
-    with pytest.raises(LookupError):
-        await run(line(napper("a", 5)), Nothing(), clock=Broken())

@@ -9,13 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import anyio
-
-if TYPE_CHECKING:
-    import asyncio
 
 
 class Signal(Protocol):
@@ -31,24 +27,6 @@ class Signal(Protocol):
 
     async def wait(self) -> object:
         """Wait until it is set."""
-        ...
-
-
-class Tasks(Protocol):
-    """What the task groups of all backends have in common."""
-
-    async def __aenter__(self) -> Any:
-        """Begin without tasks."""
-        ...
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> bool | None:
-        """Wait until no task is left."""
-        ...
-
-    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, None]], /, *args: Any) -> object:
-        """Start a task that calls a function."""
         ...
 
 
@@ -91,63 +69,6 @@ def new_scope() -> anyio.CancelScope:
 
 _scopes: Final[dict[bool, type[anyio.CancelScope]]] = {}
 """The class of a cancel scope, for trio and for asyncio."""
-
-
-def new_tasks() -> Tasks:
-    """Return a task group for the backend that runs.
-
-    What it starts must see to its own end and raise nothing but a cancellation, which ends that task alone.
-    """
-    if not in_trio():
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        if loop.get_task_factory() is None:  # with one, a task may begin before it is started
-            return _AsyncioTasks(loop)
-    return anyio.create_task_group()
-
-
-class _AsyncioTasks:
-    """Tasks of asyncio that are waited for together.
-
-    Anyio's group makes a scope, an event and a handle for each task, so that it can be cancelled and waited for from
-    outside. A body needs a scope of its own in any case, and with both it takes twice as long to start.
-    """
-
-    __slots__ = ("_empty", "_loop", "_running")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin without tasks."""
-        self._loop = loop
-        self._running: set[asyncio.Task[None]] = set()
-        self._empty: asyncio.Future[None] | None = None  # set when no task is left, once that is waited for
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        """Wait until no task is left, however often this one is cancelled meanwhile."""
-        cancelled: BaseException | None = None
-        while self._running:
-            self._empty = self._loop.create_future()
-            try:
-                await self._empty
-            except cancelled_classes() as later:
-                cancelled = later
-        if cancelled is not None and error is None:
-            raise cancelled
-
-    def start_soon(self, fn: Callable[..., Coroutine[Any, Any, None]], /, *args: Any) -> None:
-        task = self._loop.create_task(fn(*args))
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        if self._empty is not None and not self._running and not self._empty.done():
-            self._empty.set_result(None)
 
 
 def current_task() -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
+from anyio.abc import TaskGroup
 
 from graphflow.errors import InternalError, NotStorable, UsageError
 from graphflow.events import (
@@ -27,7 +28,6 @@ from graphflow.events import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.advance import Fold
-from graphflow.runtime.backends import Tasks, cancelled_classes
 from graphflow.runtime.commands import Command
 from graphflow.runtime.core import failure_of
 
@@ -187,7 +187,7 @@ class Recorder:
         elif tasks is not None:
             self._soon.append(fact)
             self._awake += 1
-            tasks.start_soon(self._safely, self._flush)
+            tasks.start_soon(self._flush)
 
     async def _flush(self) -> None:
         """Record what was put off, unless somebody else has done so meanwhile."""
@@ -195,15 +195,6 @@ class Recorder:
             async with self._one_at_a_time():
                 await self._store_soon()
         self.awake(-1)
-
-    async def _safely(self, fn: Callable[..., Coroutine[Any, Any, None]], *args: Any) -> None:
-        """Do something in a task of its own; what escapes from it ends the run, and is raised there."""
-        try:
-            await fn(*args)
-        except cancelled_classes():
-            raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is
-            self._crashed(error)
 
     def _put_off(self, fact: Fact) -> None:
         """Keep what people want for the next session; nothing else is recorded between sessions."""
@@ -319,7 +310,7 @@ class Recorder:
         """Tell whether facts are taken now (runner)."""
         raise NotImplementedError
 
-    def _tasks(self) -> Tasks | None:
+    def _tasks(self) -> TaskGroup | None:
         """Return the task group of the session (runner)."""
         raise NotImplementedError
 

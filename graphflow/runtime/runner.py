@@ -282,13 +282,6 @@ class Runner(Sessions):
             _forgive()
         return error
 
-    def _cut_off(self) -> None:
-        """Cancel whatever is at work; hooks are seen to by the session, and nothing else waits for others."""
-        scopes = [body.scope for body in self._bodies.values()]
-        scopes += [call.scope for calls in self._calling.values() for call in calls.values() if call.scope is not None]
-        for scope in scopes:
-            scope.cancel()
-
     async def _drop(self, work: StartBody | AgentCall) -> None:
         """Record that something was cancelled before a worker took it."""
         if isinstance(work, AgentCall):

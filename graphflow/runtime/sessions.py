@@ -16,20 +16,12 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
+from anyio.abc import TaskGroup
 
 from graphflow.errors import StrayCancellation
 from graphflow.events import CancelRequested, Fact
 from graphflow.runtime.agentcall import AgentCall
-from graphflow.runtime.backends import (
-    Signal,
-    Tasks,
-    cancelled_classes,
-    current_task,
-    new_scope,
-    new_signal,
-    new_tasks,
-    spawn,
-)
+from graphflow.runtime.backends import Signal, cancelled_classes, current_task, new_scope, new_signal, spawn
 from graphflow.runtime.commands import AskHook, StartBody
 from graphflow.runtime.recorder import TAKING_UP, Setup
 from graphflow.runtime.timekeeper import Timekeeper
@@ -51,7 +43,7 @@ class Group:
         self.ready: deque[Work] = deque()
         self.takers = 0  # workers that will look at `ready` before they end
         self.burst = 1  # how many to start at once: where bodies wait, a turn of the loop for each would be dear
-        self.tasks: Tasks | None = None
+        self.tasks: TaskGroup | None = None
         self.hosted = False
         self.closed: Signal | None = None  # set when the host may let go
         self.children: list[Group] = []  # to be hosted as soon as the tasks are there
@@ -60,7 +52,7 @@ class Group:
 class Sessions(Timekeeper):
     """The part of a runner that hosts its tasks."""
 
-    __slots__ = ("_asking", "_groups", "_host_gone", "_host_task", "_on", "_over")
+    __slots__ = ("_asking", "_first", "_groups", "_host_gone", "_host_task", "_on", "_over")
 
     def __init__(self, setup: Setup) -> None:
         """Begin without a session."""
@@ -71,6 +63,7 @@ class Sessions(Timekeeper):
         self._over: Signal | None = None  # set when the session has nothing left to do; made when the host waits for it
         self._host_task: Any = None  # asyncio's
         self._host_gone: Signal | None = None  # set when the host has ended that the first worker called
+        self._first: anyio.CancelScope | None = None  # around what the first worker does
 
     # --- sessions ---
 
@@ -94,7 +87,7 @@ class Sessions(Timekeeper):
                 await self._begin(facts)
         finally:
             self._groups[0].takers = 0
-            self._host_gone = self._host_task = None
+            self._first = self._host_gone = self._host_task = None
             self._resting_since = self._clock.now()
             self._on = False
             self._tell()
@@ -109,7 +102,7 @@ class Sessions(Timekeeper):
                 self.record_now(fact)
             if self.fold.ended is not None:
                 self._finish()
-            await self._work(root)
+            await self._work(root, first=True)
         finally:  # also when this task is cancelled, as when its loop ends
             if not self._stopping:
                 self._call_host()
@@ -152,7 +145,11 @@ class Sessions(Timekeeper):
 
     async def _host_session(self, gone: Signal) -> None:
         try:
-            await self._safely(self._be_host, ())
+            await self._be_host(())
+        except cancelled_classes():
+            raise
+        except BaseException as error:  # noqa: BLE001 - it ends the run, and is raised there
+            self._crashed(error)
         finally:
             gone.set()
 
@@ -164,7 +161,7 @@ class Sessions(Timekeeper):
         root = self._groups[0]
         self._host_task = current_task()
         try:
-            async with new_tasks() as tasks:
+            async with anyio.create_task_group() as tasks:
                 root.tasks, root.hosted = tasks, True
                 for fact in facts:
                     self._stopping = self.crash is not None  # one fact may end the run, and the next take it up again
@@ -185,10 +182,10 @@ class Sessions(Timekeeper):
             root.tasks, root.hosted = None, False
             self._over = None
 
-    def _take_up(self, group: Group, tasks: Tasks) -> None:
+    def _take_up(self, group: Group, tasks: TaskGroup) -> None:
         """Host the groups that had to wait for this one's tasks."""
         for child in group.children:
-            tasks.start_soon(self._safely, self._host, child)
+            tasks.start_soon(self._host, child)
         group.children.clear()
 
     async def _until_over(self) -> None:
@@ -227,13 +224,17 @@ class Sessions(Timekeeper):
             text = f"{type(error).__name__} was raised outside of a body, but nobody had cancelled the run."
             self.crash = StrayCancellation(text) if stray else error
         self._finish()
-        self._cut_off()
+        root = self._groups[0]
+        if root.tasks is not None:
+            root.tasks.cancel_scope.cancel()
+        if self._first is not None:
+            self._first.cancel()
 
     def _in_session(self) -> bool:
         """Tell whether facts are taken now."""
         return self._on and (not self._slow or self._groups[0].tasks is not None)
 
-    def _tasks(self) -> Tasks | None:
+    def _tasks(self) -> TaskGroup | None:
         """Return the task group of the session, while there is one."""
         return self._groups[0].tasks
 
@@ -250,7 +251,7 @@ class Sessions(Timekeeper):
 
     def _need_host(self, group: Group, parent: Group) -> None:
         if parent.tasks is not None:
-            parent.tasks.start_soon(self._safely, self._host, group)
+            parent.tasks.start_soon(self._host, group)
             return
         parent.children.append(group)
         if not parent.hosted and parent.parent is not None:
@@ -261,7 +262,7 @@ class Sessions(Timekeeper):
         """Keep a scope's task group open until the scope has closed."""
         group.closed = new_signal()
         try:
-            async with new_tasks() as tasks:
+            async with anyio.create_task_group() as tasks:
                 group.tasks = tasks
                 self._take_up(group, tasks)
                 if group.ready and not group.takers:
@@ -274,12 +275,14 @@ class Sessions(Timekeeper):
 
     # --- workers ---
 
-    async def _work(self, group: Group) -> None:
+    async def _work(self, group: Group, *, first: bool = False) -> None:
         """Take what is ready, one after the other, until nothing is; the caller has counted this taker."""
         done = False
         try:
             while not done and self.crash is None:
                 with new_scope() as scope:
+                    if first:
+                        self._first = scope  # no group is around it that a crash could cancel
                     done = await self._take(group, scope)
         except cancelled_classes():
             if self.crash is None:
@@ -290,10 +293,6 @@ class Sessions(Timekeeper):
 
     async def _take(self, group: Group, scope: anyio.CancelScope) -> bool:
         """Take until nothing is ready, or until this worker's scope has been used up (runner)."""
-        raise NotImplementedError
-
-    def _cut_off(self) -> None:
-        """Cancel whatever is at work (runner)."""
         raise NotImplementedError
 
     async def _drop_ready(self) -> None:

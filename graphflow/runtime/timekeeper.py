@@ -70,7 +70,7 @@ class Timekeeper(Recorder):
         tasks = self._tasks()
         if not self._timer_task and tasks is not None:
             self._timer_task = True
-            tasks.start_soon(self._safely, self._tick)
+            tasks.start_soon(self._tick)
         elif self._timing is not None:
             self._timing.cancel()
 
