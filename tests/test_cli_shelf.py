@@ -249,8 +249,9 @@ def test_what_is_stored_is_never_obeyed_by_a_terminal(
 ) -> None:
     """Ids, names, questions and values are shown with escapes, whichever command shows them."""
     evil = "id\x1b[2J\u202e"
-    done(capsys, "run", graphs("evil_graph"), "q\x1b[1m", "--run-id", evil)
-    cut_off(evil, f"{evil}2", 2)
+    done(capsys, "run", graphs("evil_graph"), "q\x1b[1m", "--run-id", "tame")
+    cut_off("tame", evil, 99)
+    cut_off("tame", f"{evil}2", 2)
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from graphflow.cli.printing import quoted
 from graphflow.errors import (
     DefinitionError,
     GraphChanged,
@@ -22,6 +23,7 @@ from graphflow.errors import (
     UnknownRun,
     UsageError,
 )
+from graphflow.graphs.look import Problem
 from graphflow.model.secrets import MissingSecrets
 
 FAILED: Final = 1
@@ -34,6 +36,13 @@ MOST_FRAMES: Final = 12
 
 MOST_INNER: Final = 5
 """How many errors of a group are told."""
+
+_CALLS: Final = (
+    (re.compile(r"^resume\(budget=\.\.\.\)"), "--budget"),
+    (re.compile(r"^run\(after=\.\.\.\)"), "--after"),
+    (re.compile(r"^fork_run\(at=(\d+)\)"), r"--at \1"),
+)
+"""What our functions are called with, and what says the same on a command line."""
 
 _OURS: Final = str(Path(__file__).parent.parent)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -135,6 +144,33 @@ def _of_store(error: JournalError | NotStorable) -> str:
             return text_of(error)
 
 
+def error_data(error: BaseException, code: int, message: str) -> dict[str, Any]:
+    """Return an error as JSON data: always its type, the exit code, the message, and the run that it is about or null.
+
+    >>> error_data(BadUse("no such file."), 2, "no such file.")
+    {'type': 'BadUse', 'exit_code': 2, 'message': 'no such file.', 'run': None}
+    """
+    run: object = getattr(error, "run", None)
+    data: dict[str, Any] = {"type": type(error).__name__, "exit_code": code, "message": message}
+    data["run"] = run if isinstance(run, str) else None
+    match error:
+        case GraphProblems():
+            data["problems"] = [problem_data(found) for found in error.problems if isinstance(found, Problem)]
+        case MissingSecrets(names=names):
+            data["secrets"] = list(names)
+        case _:
+            pass
+    return data
+
+
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """Return what is wrong in a graph as JSON data."""
+    return {
+        "code": problem.code, "severity": problem.severity, "where": list(problem.where), "message": problem.message,
+        "hint": problem.hint,
+    }  # fmt: skip
+
+
 def explained(error: BaseException) -> tuple[int, str]:
     """Return the exit code for an error that ends a command, and what to say.
 
@@ -145,15 +181,19 @@ def explained(error: BaseException) -> tuple[int, str]:
         case GraphProblems():
             return BAD_USE, f"{text_of(error)}\nNothing has run. `graphflow check` tells more."
         case RunExists():
-            again = f"`graphflow resume {shlex.quote(error.run)}` goes on with it"
+            dashes = "-- " if error.run.startswith("-") else ""
+            again = f"`graphflow resume {dashes}{quoted(error.run)}` goes on with it"
             return BAD_USE, f"a run {error.run!r} is stored already: {again}, or choose another --run-id."
         case MissingSecrets(names=names):
-            given = " ".join(f"--secret {shlex.quote(f'{name}=VARIABLE')}" for name in names)
+            given = " ".join(f"--secret {quoted(f'{name}=VARIABLE')}" for name in names)
             return BAD_USE, f"secrets are never stored: give them again, out of the environment: {given}."
         case UnknownRun():
             return BAD_USE, text_of(error).replace("`await journal.runs()`", "`graphflow runs list`")
         case BadUse() | DefinitionError() | UsageError() | MissingExtra():
-            return BAD_USE, text_of(error)
+            text = text_of(error)
+            for call, option in _CALLS:
+                text = call.sub(option, text)
+            return BAD_USE, text
         case KeyboardInterrupt():
             notes = notes_of(error)
             return INTERRUPTED, "\n".join(["broken off." if notes else "cancelled.", *notes])

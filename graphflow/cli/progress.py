@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from graphflow.cli.board import Board, Names, names_of, shown_names
 from graphflow.cli.printing import Screen
+from graphflow.cli.results import Refusal
 from graphflow.cli.telling import TEXT, Telling
-from graphflow.events import Event
+from graphflow.events import Event, Refused
 from graphflow.graphs.graph import Graph
+from graphflow.model.ids import path_text
 from graphflow.visualize.text import plain, shown
 
 if TYPE_CHECKING:
@@ -49,10 +51,12 @@ class Progress(Protocol):
     Attributes:
         board: what it knows of the run.
         tells_spending: whether its last words are what the run spent.
+        refusals: what bounds refused, as far as a line has told it, and how often.
     """
 
     board: Board
     tells_spending: bool
+    refusals: Counter[Refusal]
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
@@ -91,6 +95,7 @@ class Silence:
         """Begin with an empty board."""
         self.board = Board()
         self.tells_spending = False
+        self.refusals: Counter[Refusal] = Counter()
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
@@ -133,6 +138,8 @@ class Lines(Silence):
                 text += f"  ({self.board.spending()})"
             if self._told[key] <= MOST_VISITS:
                 self._say(text)
+                if isinstance(event.body, Refused):
+                    self.refusals[path_text(event.path), event.body.bound] += 1
             elif self._told[key] == MOST_VISITS + 1:
                 self._say(f"{text} (more of this kind is not told)")
         self.refresh()

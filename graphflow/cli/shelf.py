@@ -12,7 +12,7 @@ import anyio
 
 from graphflow.cli.faults import BadUse, reading
 from graphflow.cli.printing import Screen
-from graphflow.cli.results import EXIT_CODES, to_json
+from graphflow.cli.results import EXIT_CODES
 from graphflow.cli.store import Store, StoreOptions, opened
 from graphflow.cli.stored import OPEN, UNREADABLE, Summary, summary_data, summary_of, unreadable_summary, unreadable_why
 from graphflow.errors import JournalError, UnknownRun
@@ -52,7 +52,7 @@ def list_command(
     with opened(options) as store:
         found, more = anyio.run(_found, store, status, graph, limit)
         if json:
-            screen.out.line(to_json([summary_data(run) for run in found]))
+            screen.document([summary_data(run) for run in found])
         elif found:
             screen.out.line("\n".join(_table(found, time.time(), ascii=screen.out.ascii)))
         elif status is None and graph is None:
@@ -155,16 +155,17 @@ def delete_command(screen: Screen, options: StoreOptions, asked: Sequence[str], 
         chosen = anyio.run(_meant, store, asked)
         if not yes and not _agreed(screen, chosen):
             screen.say("nothing was deleted.")
-            return 0
+            chosen = []
         gone: list[str] = []
+        screen.facts["deleted"] = gone
         try:
             anyio.run(_delete, store, chosen, gone)
         finally:
             _forget(screen, store, gone)
-            if json:
-                screen.out.line(to_json({"deleted": gone}))
-            elif gone:
+            if gone and not json:
                 screen.out.line("\n".join(f"deleted {shown(run, NAME)}" for run in gone))
+    if json:
+        screen.document({"deleted": gone})
     return 0
 
 

@@ -29,11 +29,22 @@ def load_graph(target: str) -> Graph[Any]:
     Raises:
         TargetError: if there is none, or what is loaded fails; the message says where.
     """
+    return load(target)[0]
+
+
+def load(target: str) -> tuple[Graph[Any], ModuleType]:
+    """Load the graph that a target names, and return with it the module that it stands in.
+
+    Raises:
+        TargetError: if there is none, or what is loaded fails.
+    """
     path, name = split_file(target)
     if path is not None:
-        return find_graph(_run_file(path), name, str(path))
-    module, name = _split_module(target)
-    return find_graph(_import(module, target), name, module)
+        module = _run_file(path)
+        return find_graph(module, name, str(path)), module
+    where, name = _split_module(target)
+    module = _import(where, target)
+    return find_graph(module, name, where), module
 
 
 def split_file(target: str) -> tuple[Path | None, str | None]:
