@@ -189,7 +189,8 @@ def refused_lines(result: Result[Any], told: Counter[Refusal] = NOTHING_TOLD) ->
         result: the result.
         told: what was told while it ran, and how often.
     """
-    ends = {because(reason) for reason in (result.reason, *result.failures[:MOST_FAILURES]) if reason is not None}
+    failures = result.failures[:MOST_FAILURES] if result.status == "partial" else ()
+    ends = {because(reason) for reason in (result.reason, *failures) if reason is not None}
     all_of = Counter(refusal(reason) for reason in result.refused)
     lines = Counter(because(reason) for reason in result.refused if told[refusal(reason)] < all_of[refusal(reason)])
     left = [(line, times) for line, times in lines.items() if line not in ends]
