@@ -87,6 +87,8 @@ def draw_command(screen: Screen, words: DrawWords, *, json: bool) -> int:
     elif not to_file:
         if isinstance(picture, bytes):
             screen.out.data(picture)
+        elif wanted != "term" and not screen.out.terminal and not screen.out.unicode:
+            screen.out.data(_encoded(picture))  # it is for a program, and what a terminal would be shown is no picture
         else:
             screen.out.line(picture)
     if wanted in IMAGES and not has_dot():
@@ -99,10 +101,14 @@ def draw_command(screen: Screen, words: DrawWords, *, json: bool) -> int:
 
 def _write(name: str, picture: str | bytes) -> None:
     try:
-        Path(name).write_bytes(picture if isinstance(picture, bytes) else picture.encode("utf-8", "backslashreplace"))
+        Path(name).write_bytes(_encoded(picture))
     except (OSError, ValueError) as error:
         why = reading(error) if isinstance(error, OSError) else str(error)
         raise BadUse(f"-o {name}: it cannot be written: {why}.") from error
+
+
+def _encoded(picture: str | bytes) -> bytes:
+    return picture if isinstance(picture, bytes) else picture.encode("utf-8", "backslashreplace")
 
 
 def _data(graph: Graph[Any], format: Format, file: str | None, picture: str | bytes) -> dict[str, Any]:

@@ -91,6 +91,11 @@ class Stream:
         return shutil.get_terminal_size().columns if self.terminal else 200
 
     @property
+    def unicode(self) -> bool:
+        """Whether every character can be written."""
+        return str(getattr(self._file, "encoding", "")).lower().startswith("utf")
+
+    @property
     def ascii(self) -> bool:
         """Whether lines and boxes cannot be written."""
         encoding = getattr(self._file, "encoding", None) or "ascii"
