@@ -24,6 +24,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.persistence.lines import read_event
 from graphflow.visualize import run_tree, to_dot, to_mermaid, to_svg, to_term
 from graphflow.visualize.svg import has_dot, render
+from graphflow.visualize.text import cells
 
 Format = Literal["svg", "png", "dot", "mermaid", "term"]
 
@@ -91,12 +92,23 @@ def draw_command(screen: Screen, words: DrawWords, *, json: bool) -> int:
             screen.out.data(_encoded(picture))  # it is for a program, and what a terminal would be shown is no picture
         else:
             screen.out.line(picture)
+    if wanted == "term" and screen.out.terminal and not json and not to_file:
+        _say_if_wide(screen, str(picture))
     if wanted in IMAGES and not has_dot():
         screen.say("drawn without graphviz's `dot`, which gives a better picture where it is installed.")
     if problems:
         count = f"{len(problems):,} error{'s' * (len(problems) != 1)}"
         screen.say(f"{graph.name} has {count}, so it cannot run: `graphflow check` tells which.")
     return 0
+
+
+def _say_if_wide(screen: Screen, picture: str) -> None:
+    wide = max(map(cells, picture.splitlines()), default=0)
+    if wide > screen.out.width:
+        screen.say(
+            f"the picture is {wide} columns wide, and this terminal has {screen.out.width}: add `| less -S`, or "
+            f"-o FILE.svg."
+        )
 
 
 def _write(name: str, picture: str | bytes) -> None:

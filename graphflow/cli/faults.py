@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import re
+import sqlite3
 import sysconfig
 import traceback
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from graphflow.errors import (
     GraphflowError,
     GraphProblems,
     JournalError,
+    JournalUnavailable,
     MissingExtra,
     NotStorable,
     RunExists,
@@ -43,6 +46,10 @@ _CALLS: Final = (
     (re.compile(r"^fork_run\(at=(\d+)\)"), r"--at \1"),
 )
 """What our functions are called with, and what says the same on a command line."""
+
+_NO_PLACE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+_NO_FILE: Final = frozenset({sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+"""What says that nothing can be written at a place, by the system and by SQLite."""
 
 _OURS: Final = str(Path(__file__).parent.parent)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -133,9 +140,16 @@ def notes_of(error: BaseException) -> list[str]:
     return [note for note in cast("list[object]", notes) if isinstance(note, str)] if isinstance(notes, list) else []
 
 
+def _has_no_place(cause: BaseException | None) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0)
+    return (isinstance(cause, OSError) and cause.errno in _NO_PLACE) or code & 0xFF in _NO_FILE
+
+
 def _of_store(error: JournalError | NotStorable) -> str:
     """Say what is wrong with a stored run, with the words of the command line."""
     match error:
+        case JournalUnavailable() if _has_no_place(error.__cause__):
+            return f"{text_of(error)} Name another file with --db or GRAPHFLOW_DB, or say --no-store where `run` may."
         case GraphChanged():
             return text_of(error).replace('changed="compatible"', "--changed compatible")
         case NotStorable():

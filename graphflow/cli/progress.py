@@ -16,7 +16,7 @@ from graphflow.cli.telling import TEXT, Telling
 from graphflow.events import Event, Refused
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import path_text
-from graphflow.visualize.text import plain, shown
+from graphflow.visualize.text import cells, plain, shown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -37,7 +37,10 @@ OFTEN: Final = frozenset({"emitted", "warned"})
 """The kinds of which every line is shown: a node says them on purpose."""
 
 EVERY: Final = 2.0
-"""Seconds after which spending is told again."""
+"""Seconds of silence after which spending is told again; each further time it takes twice as long."""
+
+SELDOM: Final = 30.0
+"""The longest that this gets."""
 
 _STYLES: Final = {
     "running": "cyan", "waiting": "magenta", "failed": "red", "refused": "yellow", "cancelled": "dim",
@@ -124,13 +127,16 @@ class Lines(Silence):
         self._screen = screen
         self._telling = Telling(graph)
         self._told: Counter[tuple[str, Names]] = Counter()
-        self._last = time.monotonic()
+        self._last = self._heard = time.monotonic()
+        self._pause = EVERY
 
     def __call__(self, event: Event) -> None:
         """Take one event, and write its line if it has one."""
         super().__call__(event)
+        self._heard = time.monotonic()
         found = self._telling.line_of(event)
         if found is not None:
+            self._pause = EVERY
             kind, text = found
             key = (kind, names_of(event.path))
             self._told[key] += 1
@@ -151,12 +157,15 @@ class Lines(Silence):
 
     def refresh(self) -> None:
         """Tell the spending if that is due."""
-        if not self.board.over and time.monotonic() - self._last >= EVERY:
+        now = time.monotonic()
+        if not self.board.over and now - self._last >= self._pause:
             rows = self.board.rows.values()
             busy = [f"{shown_names(row.names)} {what}" for row in rows for what in row.activity()]
             more = [f"and {len(busy) - MOST_BUSY:,} more"] * (len(busy) > MOST_BUSY)
             running = f"{sum(row.running for row in rows):,} running"
-            self._say(f"... {' · '.join([*busy[:MOST_BUSY], *more, self.board.spending(), running])}")
+            spending = self.board.spending(self.board.at + now - self._heard)
+            self._say(f"... {' · '.join([*busy[:MOST_BUSY], *more, spending, running])}")
+            self._pause = min(2 * self._pause, SELDOM)
 
     def note(self, text: str) -> None:
         """Write a line."""
@@ -241,6 +250,7 @@ class Tree(Silence):
         self._stopped_at = time.monotonic()
         try:
             live.stop()
+            self.tells_spending = cells(self.board.spending()) <= self._console.width
             self._console.print(self._drawing(MOST_KEPT), no_wrap=True, overflow="ellipsis")
         except OSError:
             pass

@@ -34,7 +34,7 @@ _WORDS: Final[dict[EdgeKind, str]] = {
     "next": "next", "delegate": "delegates", "handoff": "hands off", "escalate": "escalates", "fork": "at once",
     "map": "for each", "join": "join",
 }  # fmt: skip
-"""What an edge is called where several lead from one node to another: their lines run together."""
+"""What an edge is called where its line may run together with others."""
 
 NAME: Final = 40
 
@@ -81,8 +81,7 @@ def _part_lines(termaid: ModuleType, part: tuple[str, Drawing | None], *, ascii:
         line_break="\\n", other_break=" · ", crosses=False, decorated=False, framed=False, width=LABEL,
         spell=spell,
     )  # fmt: skip
-    times = Counter(frozenset({edge.source, edge.target}) for edge in flat.edges)
-    beside = [edge for edge in flat.edges if times[frozenset({edge.source, edge.target})] > 1]
+    beside = _beside(flat.edges)
     known = {edge.id for edge in beside}
     edges = tuple(_marked(edge, beside=edge.id in known, ascii=ascii) for edge in flat.edges)
     source = mermaid_of(replace(flat, edges=edges), dialect=dialect)
@@ -90,6 +89,17 @@ def _part_lines(termaid: ModuleType, part: tuple[str, Drawing | None], *, ascii:
     yield from (line.rstrip() for line in picture.strip("\n").splitlines())
     yield ""
     yield from _side_by_side(flat, beside, ascii=ascii)
+
+
+def _beside(edges: Sequence[DrawnEdge]) -> list[DrawnEdge]:
+    """Return the edges whose lines may run together: between the same two nodes, or of several kinds out of one."""
+    times = Counter(frozenset({edge.source, edge.target}) for edge in edges)
+    kinds: dict[str, set[EdgeKind]] = {}
+    for edge in edges:
+        kinds.setdefault(edge.source, set()).add(edge.kind)
+    return [
+        edge for edge in edges if times[frozenset({edge.source, edge.target})] > 1 or len(kinds[edge.source]) > 1
+    ]  # fmt: skip
 
 
 def _marked(edge: DrawnEdge, *, beside: bool, ascii: bool) -> DrawnEdge:
@@ -101,11 +111,11 @@ def _marked(edge: DrawnEdge, *, beside: bool, ascii: bool) -> DrawnEdge:
 
 
 def _side_by_side(flat: Drawing, beside: Sequence[DrawnEdge], *, ascii: bool) -> Iterator[str]:
-    """List the edges that run between the same two nodes: in the picture one line can hide another."""
+    """List the edges whose lines may run together: in the picture one can hide another, or seem to go on in it."""
     names = {node.id: shown(node.name, NAME) for node in flat.nodes}
     found: dict[tuple[str, str], list[str]] = {}
     for edge in beside:
-        words = " ".join(_marked(edge, beside=True, ascii=ascii).facts)
+        words = " · ".join(_marked(edge, beside=True, ascii=ascii).facts)
         found.setdefault((edge.source, edge.target), []).append(words)
     arrow = "->" if ascii else "→"
     for (source, target), edges in found.items():
