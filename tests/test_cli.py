@@ -483,6 +483,21 @@ def test_a_graph_is_drawn_as_png(team: Team, capfdbinary: pytest.CaptureFixture[
     assert (printed or Path("team.png").read_bytes()).startswith(b"\x89PNG")
 
 
+def test_a_picture_that_is_too_wide_says_so(
+    team: Team, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:  # fmt: skip
+    """It is drawn all the same, and the way on is told."""
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", "10")
+
+    code = main(["draw", team("team")])
+
+    assert code == 0
+    assert "worker" in out.getvalue()
+    assert "columns wide, and this terminal has 10: add `| less -S`, or -o FILE.svg" in capsys.readouterr().err
+
+
 def test_a_terminal_gets_no_image(team: Team, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
     """Bytes of an image are nothing for a terminal."""
     monkeypatch.setattr(sys, "stdout", Terminal())

@@ -149,7 +149,8 @@ def _of_store(error: JournalError | NotStorable) -> str:
     """Say what is wrong with a stored run, with the words of the command line."""
     match error:
         case JournalUnavailable() if _has_no_place(error.__cause__):
-            return f"{text_of(error)} Name another file with --db or GRAPHFLOW_DB, or say --no-store where `run` may."
+            ways = "Name another file, with --db or GRAPHFLOW_DB; `run` can also keep nothing, with --no-store."
+            return f"{text_of(error)} {ways}"
         case GraphChanged():
             return text_of(error).replace('changed="compatible"', "--changed compatible")
         case NotStorable():
