@@ -238,7 +238,11 @@ def test_a_picture_stands_in_the_document_or_in_its_file(capsys: Printed, format
 @pytest.mark.usefixtures("runs")
 def test_nobody_who_agrees_is_an_empty_list(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     """`runs delete` that a person says no to has deleted nothing."""
-    monkeypatch.setattr("graphflow.cli.shelf._agreed", lambda *_: False)
+
+    def refuses(screen: Screen, chosen: Sequence[object]) -> bool:
+        return False
+
+    monkeypatch.setattr("graphflow.cli.shelf._agreed", refuses)
 
     code = main(["runs", "delete", "one", "--json"])
 

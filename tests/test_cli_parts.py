@@ -114,11 +114,12 @@ def begun(capsys: Printed, *more: str) -> tuple[int, str, str]:
 
 def test_a_redacted_run_is_gone_on_with(capsys: Printed) -> None:
     """Nothing of what was redacted is stored, by the process that took it up neither; nothing has to be said again."""
-    begun(capsys, "--run-id", "one")
+    first = begun(capsys, "--run-id", "one", "--json", "--events", "events.jsonl")
 
-    code, out, _ = done(capsys, "resume", "one", "--answer", f"sure=Yes, {CARD}")
+    code, out, err = done(capsys, "resume", "one", "--answer", f"sure=Yes, {CARD}")
 
     assert (code, out) == (0, "Yes, card [card] by shelf\n")
+    assert "4111" not in "".join([*map(str, first), err, Path("events.jsonl").read_text("utf-8")])
     assert "4111" not in str(rows_of("one"))
     assert "4111" not in Path(DB).read_bytes().decode("latin-1")
 
