@@ -429,7 +429,7 @@ def test_an_exported_run_comes_back_as_it_was(graphs: Target, capsys: Printed) -
     assert Path("one.jsonl").read_text("utf-8") == exported[1]
     assert (written[1], written[2]) == ("", "one: 10 records written to one.jsonl\n")
     assert (code, out) == (0, "run one: asks, waiting, 10 records; stored in other.db\n")
-    assert "graphflow resume one --target path.py --db other.db" in err
+    assert "graphflow resume one --db other.db --target path.py" in err
     assert rows_of("one", "other.db")[:10] == rows_of("one")
     assert resumed[:2] == (0, '"pear"\n')
 
