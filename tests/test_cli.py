@@ -59,6 +59,11 @@ async def keen(state: State[Case]):
 
 
 @node
+async def insistent(state: State[Case]):
+    return "enough" if state.turn else Delegate(*(Call("helper", "listen") for _ in range(9)))
+
+
+@node
 async def rambler(state: State[Case]) -> str:
     raise ValueError("one\ntwo")
 
@@ -111,6 +116,8 @@ def graph_of(name, *statements, **more):
 team = graph_of("team", START >> lead, lead.delegates(worker, helper, max_hops=1), lead >> END, max_depth=1,
                 budget=Budget(node_runs=10, tool_calls=4, seconds=60))
 eager = graph_of("eager", START >> keen, keen.delegates(helper, max_hops=1), keen >> END, max_depth=1)
+insists = graph_of("insists", START >> insistent, insistent.delegates(helper, max_hops=1), insistent >> END,
+                   max_depth=1)
 rambles = graph_of("rambles", START >> rambler >> END)
 echoes = graph_of("echoes", START >> echo >> END)
 breaks = graph_of("breaks", START >> boom >> END)
@@ -213,7 +220,7 @@ def test_json_holds_the_whole_result(team: Team, capsys: Printed) -> None:
 
 def test_what_a_bound_refused_is_told(team: Team, capsys: Printed) -> None:
     """A refused call makes no run partial, so it is told apart: on stderr, and as JSON."""
-    code = main(["run", team("eager"), "q", "--json"])
+    code = main(["run", team("eager"), "q", "--json", "--quiet"])
 
     printed = capsys.readouterr()
     refused = json.loads(printed.out)["refused"]
@@ -221,6 +228,22 @@ def test_what_a_bound_refused_is_told(team: Team, capsys: Printed) -> None:
     assert [(reason["code"], reason["limit"]) for reason in refused] == [("max_hops", 1.0)] * 2
     line = "refused: keen: the bound max_hops refuses a further delegation to 'helper': its limit is 1.  ×2\n"
     assert line in printed.err
+
+
+def test_what_a_bound_refused_is_told_once(team: Team, capsys: Printed) -> None:
+    """As it happens, and not again at the end; where nothing is told as it happens, at the end."""
+    main(["run", team("eager"), "q"])
+    live = capsys.readouterr().err
+    main(["run", team("eager"), "q", "--quiet"])
+    quiet = capsys.readouterr().err
+    main(["run", team("insists"), "q"])
+    cut = capsys.readouterr().err
+
+    assert live.count("keen is refused by max_hops (limit 1)") == 2
+    assert "refuses" not in live
+    assert quiet.count("refused: ") == 1
+    assert "(more of this kind is not told)" in cut
+    assert "its limit is 1.  ×8\n" in cut
 
 
 def test_a_bound_is_said_once(team: Team, capsys: Printed) -> None:
@@ -458,6 +481,21 @@ def test_a_graph_is_drawn_as_png(team: Team, capfdbinary: pytest.CaptureFixture[
     printed = capfdbinary.readouterr().out
     assert code == 0
     assert (printed or Path("team.png").read_bytes()).startswith(b"\x89PNG")
+
+
+def test_a_picture_that_is_too_wide_says_so(
+    team: Team, monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:  # fmt: skip
+    """It is drawn all the same, and the way on is told."""
+    out = Terminal()
+    monkeypatch.setattr("sys.stdout", out)
+    monkeypatch.setenv("COLUMNS", "10")
+
+    code = main(["draw", team("team")])
+
+    assert code == 0
+    assert "worker" in out.getvalue()
+    assert "columns wide, and this terminal has 10: add `| less -S`, or -o FILE.svg" in capsys.readouterr().err
 
 
 def test_a_terminal_gets_no_image(team: Team, monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:

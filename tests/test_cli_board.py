@@ -1,8 +1,10 @@
 """The parts of the command line that need no process: the board, the progress, and what is printed."""
 
 import contextlib
+import dataclasses
 import io
 import json
+import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -58,6 +60,7 @@ from graphflow.errors import InternalError
 from graphflow.events import (
     AnswerGiven,
     Body,
+    Earlier,
     EdgeName,
     EffectFinished,
     EffectStarted,
@@ -65,6 +68,7 @@ from graphflow.events import (
     Event,
     ListenerFailed,
     NodeStarted,
+    RunStarted,
     TextDelta,
 )
 from graphflow.model.budget import ADDITIVE
@@ -270,6 +274,40 @@ def test_what_recurs_is_told_a_few_times(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert err.getvalue().count("boss starts") == 4
     assert "more of this kind is not told" in err.getvalue()
+
+
+def test_silence_is_told_ever_more_rarely_and_by_the_present_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five minutes in which nothing happens are a dozen lines, and their clock goes on."""
+    err, now = io.StringIO(), [1_000.0]
+    monkeypatch.setattr("sys.stderr", err)
+    monkeypatch.setattr("graphflow.cli.progress.time.monotonic", lambda: now[0])
+    progress = progress_on(Screen(), TEAM, quiet=False)
+    for event in events_of(TEAM)[:3]:
+        progress(event)
+    err.truncate(0)
+
+    for _ in range(3_000):
+        now[0] += 0.1
+        progress.refresh()
+
+    lines = [line for line in err.getvalue().splitlines() if "... " in line]
+    seconds = [float(found[1].replace(",", "")) for line in lines if (found := re.search(r"([\d.,]+) of 60 s\b", line))]
+    assert 10 <= len(lines) <= 14
+    assert seconds == sorted(set(seconds))
+    assert 270 <= seconds[-1] <= 301
+
+
+def test_a_chat_counts_from_its_first_message() -> None:
+    """What an earlier message has spent is of the same budget."""
+    first = events_of(TEAM)[0]
+    spent = Budget(node_runs=3, model_calls=2, tokens=10, usd="0.01")
+    earlier = Earlier("before", (), None, spent, FrozenDict(), FrozenDict())
+    board = Board()
+
+    board.fold(Event("later", 0, 0.0, dataclasses.replace(cast("RunStarted", first.body), after=earlier)))
+
+    assert "3 of 40 node runs" in board.spending()
+    assert "2 of 9 model calls" in board.spending()
 
 
 # --- agents -----------------------------------------------------------------------------------------------------------

@@ -61,5 +61,5 @@ def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
         for command, _ in shown
     ]  # fmt: skip
 
-    assert len(shown) == 15
+    assert len(shown) == 16
     assert [settled(text) for text in printed] == [settled(text) for _, text in shown]

@@ -279,6 +279,15 @@ def test_a_database_that_cannot_be_used_has_an_exit_code_of_its_own(graphs: Targ
     assert calls() == []
 
 
+def test_a_place_that_cannot_be_written_has_ways_on(graphs: Target, capsys: Printed) -> None:
+    """Another file, or nothing that is kept."""
+    code, out, err = done(capsys, "run", graphs("works"), "q", "--db", "/dev/null/runs.db")
+
+    assert (code, out) == (5, "")
+    assert "a file stands where a folder must be" in err
+    assert "with --db or GRAPHFLOW_DB; `run` can also keep nothing, with --no-store" in err
+
+
 def test_what_cannot_be_stored_fails_at_its_node(graphs: Target, capsys: Printed) -> None:
     """The node is named and the place in its value; without the store the same run is well."""
     stored = done(capsys, "run", graphs("odds"), "q")

@@ -249,8 +249,9 @@ def test_what_is_stored_is_never_obeyed_by_a_terminal(
 ) -> None:
     """Ids, names, questions and values are shown with escapes, whichever command shows them."""
     evil = "id\x1b[2J\u202e"
-    done(capsys, "run", graphs("evil_graph"), "q\x1b[1m", "--run-id", evil)
-    cut_off(evil, f"{evil}2", 2)
+    done(capsys, "run", graphs("evil_graph"), "q\x1b[1m", "--run-id", "tame")
+    cut_off("tame", evil, 99)
+    cut_off("tame", f"{evil}2", 2)
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
@@ -428,7 +429,7 @@ def test_an_exported_run_comes_back_as_it_was(graphs: Target, capsys: Printed) -
     assert Path("one.jsonl").read_text("utf-8") == exported[1]
     assert (written[1], written[2]) == ("", "one: 10 records written to one.jsonl\n")
     assert (code, out) == (0, "run one: asks, waiting, 10 records; stored in other.db\n")
-    assert "graphflow resume one --target path.py --db other.db" in err
+    assert "graphflow resume one --db other.db --target path.py" in err
     assert rows_of("one", "other.db")[:10] == rows_of("one")
     assert resumed[:2] == (0, '"pear"\n')
 

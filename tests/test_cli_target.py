@@ -61,6 +61,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
         pytest.param("graph = 3; other = made('b')", "team.py", "b", id="graph is no graph"),
         pytest.param("_inner = made('a'); team = made('b')", "team.py", "b", id="private ones do not count"),
         pytest.param("_inner = made('a')", "team.py", "a", id="unless there is no other"),
+        pytest.param(
+            "inner = made('a'); team = Graph('b', START >> inner >> END, context=Case)",
+            "team.py",
+            "b",
+            id="the one around the other",
+        ),
         pytest.param("graph = made('a'); other = made('b')", "team.py:other", "b", id="by name"),
         pytest.param("graph = made('a')", "./team.py", "a", id="by a longer path"),
         pytest.param("graph = made('a')", "team", "a", id="as a module"),
@@ -68,7 +74,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
     ],
 )
 def test_a_target_is_one_graph(write: Write, code: str, target: str, name: str) -> None:
-    """With a name that variable; without one `graph`, else the only graph."""
+    """With a name that variable; without one `graph`, else the only graph, or the one in which all others stand."""
     write("team.py", GRAPH + code)
 
     assert load_graph(target).name == name

@@ -719,6 +719,27 @@ def test_the_terminal_shows_every_node() -> None:
     assert "◊ = 'again'" in drawn
 
 
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_edges_side_by_side_are_told_apart_in_the_terminal(ascii_only: bool) -> None:
+    """Where several lead from one node to another their lines run together: labels and a list name their kinds."""
+    lead, work, third = fn("lead"), fn("work"), fn("third")
+    graph = Graph(
+        "side by side", START >> lead, lead.hands_off(work, third, max_hops=1), lead.delegates(third, max_hops=2),
+        lead.choose(on("x", work), default=third), lead.on_error(third), work >> END, third >> END, context=Case,
+        max_depth=1,
+    )  # fmt: skip
+
+    lines = to_term(graph, ascii=ascii_only).splitlines()
+
+    arrow, choice, most = ("->", "<>", "<=") if ascii_only else ("→", "◊", "≤")
+    assert f"  lead {arrow} work: {choice} = 'x', hands off {most} 1 hop" in lines
+    assert (
+        f"  lead {arrow} third: {choice} else, delegates {most} 2 hops, hands off {most} 1 hop, on Exception" in lines
+    )
+    assert "delegates" in "\n".join(line for line in lines if arrow not in line and ": a report" not in line)
+    assert not [line for line in lines if f"{arrow} END" in line]
+
+
 def test_each_graph_has_a_flat_picture_of_its_own() -> None:
     """A nested graph is a box in the picture around it, and is drawn below under the names that lead to it."""
     drawn = to_term(four_levels())

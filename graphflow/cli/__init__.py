@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from graphflow.cli.faults import BAD_USE, FAILED, INTERRUPTED, explained
+from graphflow.cli.faults import BAD_USE, FAILED, INTERRUPTED, BadUse, error_data, explained
 from graphflow.cli.printing import Screen, version_text
 from graphflow.early import interruptible
 from graphflow.errors import MissingExtra
@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     >>> main(["check", "nowhere.py"])
     2
     """
-    screen = Screen(own_process=argv is None)
     words = sys.argv[1:] if argv is None else list(argv)
+    screen = Screen(own_process=argv is None, json=_for_program(words))
     code = _guarded(screen, words)
     trouble = screen.out.trouble
     if trouble is not None:
@@ -55,7 +55,14 @@ def _guarded(screen: Screen, words: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001 - no traceback of ours is shown
         code, message = explained(error)
         screen.say(f"graphflow: {message}")
+        screen.failed(error_data(error, code, message))
         return code
+
+
+def _for_program(words: Sequence[str]) -> bool:
+    """Tell whether JSON is asked for, before the words are understood: they may make no sense."""
+    options = words[: words.index("--")] if "--" in words else words
+    return "--json" in options
 
 
 def _dispatched(screen: Screen, words: list[str]) -> int:
@@ -115,6 +122,7 @@ def _misused(screen: Screen, error: Exception) -> int:
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", "graphflow")
     screen.say(f"{command}: {said()}\nTry: {command} --help")
+    screen.failed(error_data(BadUse(), BAD_USE, f"{command}: {said()}"))
     return BAD_USE
 
 

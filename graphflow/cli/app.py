@@ -17,6 +17,7 @@ from graphflow.cli.options import (
     Answers,
     At,
     BaseUrl,
+    Before,
     BudgetMore,
     Changed,
     ChangedWord,
@@ -29,6 +30,8 @@ from graphflow.cli.options import (
     Model,
     ModelTimeout,
     Quiet,
+    Redact,
+    Resources,
     RunArgument,
     RunId,
     Secrets,
@@ -98,10 +101,18 @@ def run(
     base_url: BaseUrl = None,
     decision: Decision = None,
     timeout: ModelTimeout = None,
+    redact: Redact = None,
+    before: Before = None,
+    resources: Resources = None,
     max_parallel: Annotated[
         int | None, typer.Option("--max-parallel", metavar="N", min=1, help="Run at most N bodies at once.")
     ] = None,
     run_id: RunId = None,
+    after: Annotated[
+        str | None,
+        typer.Option("--after", metavar="RUN", help="The next message of a chat: its thread goes on after this run."),
+    ] = None,
+    secrets: Secrets = None,
     db: Db = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of the run.")] = False,
     fsync: Fsync = False,
@@ -119,12 +130,14 @@ def run(
     What happens is stored as it happens, so that `resume` goes on with the run, whatever ends this process.
     """
     from graphflow.cli.models import ModelWords
+    from graphflow.cli.parts import PartWords
     from graphflow.cli.running import RunOptions, run_command
     from graphflow.cli.store import StoreOptions
 
     options = RunOptions(
         target, input, tuple(sets or ()), tuple(budget or ()), max_depth,
-        ModelWords(model, base_url, decision, timeout), max_parallel, run_id,
+        ModelWords(model, base_url, decision, timeout), PartWords(redact, before, resources), after,
+        tuple(secrets or ()), max_parallel, run_id,
         None if no_store else StoreOptions(db, fsync),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback),
     )  # fmt: skip
@@ -145,6 +158,9 @@ def resume(
     base_url: BaseUrl = None,
     decision: Decision = None,
     timeout: ModelTimeout = None,
+    redact: Redact = None,
+    before: Before = None,
+    resources: Resources = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -158,12 +174,17 @@ def resume(
     that has ended is shown, and not changed.
     """
     from graphflow.cli.models import ModelWords
+    from graphflow.cli.parts import PartWords
     from graphflow.cli.targets import GraphWords
 
     return _again(
         _stored(
-            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision, timeout)), changed,
-            secrets=secrets, db=db, fsync=fsync,
+            run,
+            GraphWords(
+                target, max_depth, ModelWords(model, base_url, decision, timeout),
+                PartWords(redact, before, resources),
+            ),
+            changed, secrets=secrets, db=db, fsync=fsync,
         ),
         tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), None,
@@ -186,6 +207,9 @@ def fork(
     base_url: BaseUrl = None,
     decision: Decision = None,
     timeout: ModelTimeout = None,
+    redact: Redact = None,
+    before: Before = None,
+    resources: Resources = None,
     db: Db = None,
     fsync: Fsync = False,
     json: Json = False,
@@ -198,13 +222,18 @@ def fork(
     It then goes its own way; the stored run is not changed. `runs show RUN --events` shows the numbers of its events.
     """
     from graphflow.cli.models import ModelWords
+    from graphflow.cli.parts import PartWords
     from graphflow.cli.resuming import Branch
     from graphflow.cli.targets import GraphWords
 
     return _again(
         _stored(
-            run, GraphWords(target, max_depth, ModelWords(model, base_url, decision, timeout)), changed,
-            secrets=secrets, db=db, fsync=fsync,
+            run,
+            GraphWords(
+                target, max_depth, ModelWords(model, base_url, decision, timeout),
+                PartWords(redact, before, resources),
+            ),
+            changed, secrets=secrets, db=db, fsync=fsync,
         ),
         tuple(budget or ()),
         _play(answers, events, json=json, quiet=quiet, traceback=traceback), Branch(at, run_id),
@@ -313,9 +342,14 @@ def draw(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
     db: Db = None,
+    json: Json = False,
 ) -> Task:
-    """Draw a graph."""
-    from graphflow.cli.looking import draw_command
+    """Draw a graph.
+
+    With --json the picture stands in the document, or the name of its FILE does; a PNG in base64.
+    """
+    from graphflow.cli.drawing import DrawWords, draw_command
     from graphflow.cli.store import StoreOptions
 
-    return lambda screen: draw_command(screen, target, format, run, output, store=StoreOptions(db))
+    words = DrawWords(target, format, run, output, StoreOptions(db))
+    return lambda screen: draw_command(screen, words, json=json)

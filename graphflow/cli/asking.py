@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
@@ -15,7 +14,7 @@ from graphflow.cli.calls import AskedCall, with_arguments
 from graphflow.cli.faults import text_of
 from graphflow.cli.forms import answer_form, is_approval, json_schema, wants_text
 from graphflow.cli.inputs import as_json
-from graphflow.cli.printing import safe
+from graphflow.cli.printing import quoted, safe
 from graphflow.cli.results import jsonable
 from graphflow.model.contract import Approval
 from graphflow.model.ids import parse_path
@@ -88,20 +87,20 @@ def _cut(text: str) -> str:
     return text if more <= 0 else f"{text[:LONG]} ... and {more:,} more characters, which --json shows"
 
 
-def hint_lines(questions: Sequence[Question], resume: str | None) -> Iterator[str]:
+def hint_lines(questions: Sequence[Question], resume: Callable[..., str] | None) -> Iterator[str]:
     """Say how a run is given its answers, so that a shell reads each id as it is.
 
     Args:
         questions: what it asks.
-        resume: the command line that goes on with the run; None if nothing of it is kept.
+        resume: writes the command line that goes on with the run, with these options; None if nothing of it is kept.
     """
     if resume is None:
         yield "run it again with --answer ID=VALUE, which starts a new run, or run it in a terminal:"
-        yield from (f"  --answer {shlex.quote(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS])
+        yield from (f"  --answer {quoted(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS])
     else:
         yield "to answer, now or later (without --answer you are asked in a terminal):"
-        given = [f"--answer {shlex.quote(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS]]
-        yield "  " + (" \\\n    " if len(given) > 1 else " ").join([resume, *given])
+        given = [f"--answer {quoted(f'{question.id}=VALUE')}" for question in questions[:MOST_HINTS]]
+        yield "  " + resume(*given)
     if len(questions) > MOST_HINTS:
         yield f"  and {len(questions) - MOST_HINTS:,} more"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from graphflow.events import (
@@ -204,6 +205,13 @@ class Board:
             found = self.rows[names] = Row(names, path[-1].call is not None)
         return found
 
+    def _follow(self, spent: Budget) -> None:
+        """Count what an earlier message of the chat has spent: the budget is for all of them."""
+        self.node_runs, self.retries = spent.node_runs or 0, spent.retries or 0
+        self.spent = Tally(
+            spent.model_calls or 0, spent.tool_calls or 0, spent.tokens or 0, spent.usd or Decimal(0)
+        )  # fmt: skip
+
     def fold(self, event: Event) -> None:
         """Take one event."""
         self.at = max(self.at, event.at)
@@ -212,6 +220,8 @@ class Board:
         match body:
             case RunStarted():
                 self.graph, self.budget = body.graph, body.budget
+                if body.after is not None:
+                    self._follow(body.after.spent)
             case BudgetAdded():
                 self._more(body.budget)
             case RunEnded():

@@ -13,9 +13,10 @@ import anyio
 
 from graphflow.cli.board import Board
 from graphflow.cli.faults import FAILED, text_of
+from graphflow.cli.inputs import secrets_from
 from graphflow.cli.printing import Screen
-from graphflow.cli.results import jsonable, to_json
-from graphflow.cli.resuming import Again, folded_run, secrets_from
+from graphflow.cli.results import jsonable
+from graphflow.cli.resuming import Again, folded_run
 from graphflow.cli.shelf import status_text
 from graphflow.cli.showing import spent_data
 from graphflow.cli.store import Store, find, opened
@@ -75,7 +76,7 @@ def diff_command(screen: Screen, one: Again, other: str, *, json: bool) -> int:
         pair = anyio.run(_read, store, one.run, other)
         found = _differences(store, pair, one, secrets)
     if json:
-        screen.out.line(to_json(_data(pair, found)))
+        screen.document(_data(pair, found))
     else:
         ascii_only = screen.out.ascii
         width = screen.out.width if screen.out.terminal else WIDE

@@ -12,8 +12,8 @@ from typing import Any, cast
 import anyio
 
 from graphflow.cli.faults import BadUse, reading
+from graphflow.cli.ids import checked_id, why_not
 from graphflow.cli.printing import Screen
-from graphflow.cli.results import to_json
 from graphflow.cli.store import Store, StoreOptions, find, opened
 from graphflow.cli.stored import OPEN, Stored, read_rows, status_of
 from graphflow.errors import JournalDamaged, JournalError, RunExists
@@ -24,8 +24,15 @@ from graphflow.runtime.checksums import chained
 from graphflow.visualize.text import count, visible
 
 
-def export_command(screen: Screen, options: StoreOptions, asked: str, output: str | None) -> int:
+def export_command(screen: Screen, options: StoreOptions, asked: str, output: str | None, *, json: bool) -> int:
     """Write a stored run as lines of JSON, to a file or to the standard output.
+
+    Args:
+        screen: where to, if there is no `output`.
+        options: where the run is stored.
+        asked: which one it is.
+        output: the file to write, or None.
+        json: whether to say as JSON what stands in the file; lines on the standard output are JSON already.
 
     Raises:
         BadUse: if the file cannot be written.
@@ -38,6 +45,8 @@ def export_command(screen: Screen, options: StoreOptions, asked: str, output: st
         screen.out.data(text.encode())
     else:
         write_file(output, text)
+        if json:
+            screen.document({"run": run, "records": len(rows), "file": output})
         screen.say(f"{visible(run)}: {count(len(rows), 'record')} written to {visible(output)}")
     return 0
 
@@ -89,7 +98,11 @@ def import_command(screen: Screen, options: StoreOptions, name: str, new_id: str
         RunExists: if a run of its id is stored already.
         JournalError: if it cannot be stored.
     """
+    checked_id("--as", new_id)
     run, stored, counted = _read_file(name)
+    why = "" if new_id is not None else why_not(run)
+    if why:
+        raise BadUse(f"{visible(name)}: the id of its run is {run!r}, and {why}: import it --as another.")
     rows: Sequence[Row] = stored
     if new_id is not None and new_id != run:
         rows = _renamed(run, rows, new_id)
@@ -108,11 +121,11 @@ def import_command(screen: Screen, options: StoreOptions, name: str, new_id: str
                 f"whether the last are missing.{early}"
             )
         if json:
-            screen.out.line(to_json(_data(found, status)))
+            screen.document(_data(found, status))
         else:
             facts = f"{found.first.graph}, {status}, {count(len(rows), 'record')}"
             screen.out.line(visible(f"run {run}: {facts}; stored in {store.name}"))
-            screen.say(f"its graph is not noted: {store.command('resume', run, '--target', 'path.py')}")
+            screen.say(f"its graph is not noted: {store.command('resume', run, '--target path.py')}")
     return 0
 
 

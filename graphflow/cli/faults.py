@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
+import errno
+import re
+import sqlite3
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from graphflow.cli.printing import quoted
 from graphflow.errors import (
     DefinitionError,
     GraphChanged,
     GraphflowError,
     GraphProblems,
     JournalError,
+    JournalUnavailable,
     MissingExtra,
     NotStorable,
     RunExists,
     UnknownRun,
     UsageError,
 )
+from graphflow.graphs.look import Problem
 from graphflow.model.secrets import MissingSecrets
 
 FAILED: Final = 1
@@ -34,6 +39,17 @@ MOST_FRAMES: Final = 12
 
 MOST_INNER: Final = 5
 """How many errors of a group are told."""
+
+_CALLS: Final = (
+    (re.compile(r"^resume\(budget=\.\.\.\)"), "--budget"),
+    (re.compile(r"^run\(after=\.\.\.\)"), "--after"),
+    (re.compile(r"^fork_run\(at=(\d+)\)"), r"--at \1"),
+)
+"""What our functions are called with, and what says the same on a command line."""
+
+_NO_PLACE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+_NO_FILE: Final = frozenset({sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+"""What says that nothing can be written at a place, by the system and by SQLite."""
 
 _OURS: Final = str(Path(__file__).parent.parent)
 _LIBRARIES: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
@@ -124,15 +140,50 @@ def notes_of(error: BaseException) -> list[str]:
     return [note for note in cast("list[object]", notes) if isinstance(note, str)] if isinstance(notes, list) else []
 
 
+def _has_no_place(cause: BaseException | None) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0)
+    return (isinstance(cause, OSError) and cause.errno in _NO_PLACE) or code & 0xFF in _NO_FILE
+
+
 def _of_store(error: JournalError | NotStorable) -> str:
     """Say what is wrong with a stored run, with the words of the command line."""
     match error:
+        case JournalUnavailable() if _has_no_place(error.__cause__):
+            ways = "Name another file, with --db or GRAPHFLOW_DB; `run` can also keep nothing, with --no-store."
+            return f"{text_of(error)} {ways}"
         case GraphChanged():
             return text_of(error).replace('changed="compatible"', "--changed compatible")
         case NotStorable():
             return f"{text_of(error)}. Or say --no-store, and nothing is kept."
         case _:
             return text_of(error)
+
+
+def error_data(error: BaseException, code: int, message: str) -> dict[str, Any]:
+    """Return an error as JSON data: always its type, the exit code, the message, and the run that it is about or null.
+
+    >>> error_data(BadUse("no such file."), 2, "no such file.")
+    {'type': 'BadUse', 'exit_code': 2, 'message': 'no such file.', 'run': None}
+    """
+    run: object = getattr(error, "run", None)
+    data: dict[str, Any] = {"type": type(error).__name__, "exit_code": code, "message": message}
+    data["run"] = run if isinstance(run, str) else None
+    match error:
+        case GraphProblems():
+            data["problems"] = [problem_data(found) for found in error.problems if isinstance(found, Problem)]
+        case MissingSecrets(names=names):
+            data["secrets"] = list(names)
+        case _:
+            pass
+    return data
+
+
+def problem_data(problem: Problem) -> dict[str, Any]:
+    """Return what is wrong in a graph as JSON data."""
+    return {
+        "code": problem.code, "severity": problem.severity, "where": list(problem.where), "message": problem.message,
+        "hint": problem.hint,
+    }  # fmt: skip
 
 
 def explained(error: BaseException) -> tuple[int, str]:
@@ -145,15 +196,19 @@ def explained(error: BaseException) -> tuple[int, str]:
         case GraphProblems():
             return BAD_USE, f"{text_of(error)}\nNothing has run. `graphflow check` tells more."
         case RunExists():
-            again = f"`graphflow resume {shlex.quote(error.run)}` goes on with it"
+            dashes = "-- " if error.run.startswith("-") else ""
+            again = f"`graphflow resume {dashes}{quoted(error.run)}` goes on with it"
             return BAD_USE, f"a run {error.run!r} is stored already: {again}, or choose another --run-id."
         case MissingSecrets(names=names):
-            given = " ".join(f"--secret {shlex.quote(f'{name}=VARIABLE')}" for name in names)
+            given = " ".join(f"--secret {quoted(f'{name}=VARIABLE')}" for name in names)
             return BAD_USE, f"secrets are never stored: give them again, out of the environment: {given}."
         case UnknownRun():
             return BAD_USE, text_of(error).replace("`await journal.runs()`", "`graphflow runs list`")
         case BadUse() | DefinitionError() | UsageError() | MissingExtra():
-            return BAD_USE, text_of(error)
+            text = text_of(error)
+            for call, option in _CALLS:
+                text = call.sub(option, text)
+            return BAD_USE, text
         case KeyboardInterrupt():
             notes = notes_of(error)
             return INTERRUPTED, "\n".join(["broken off." if notes else "cancelled.", *notes])

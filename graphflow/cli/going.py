@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shlex
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO, cast
 
@@ -16,10 +17,11 @@ from graphflow.cli.asking import Approvals, hint_lines, question_data, question_
 from graphflow.cli.calls import Calls
 from graphflow.cli.faults import BadUse, described, first_of, frame_lines, member_lines, reading, text_of
 from graphflow.cli.models import Asked
+from graphflow.cli.parts import Opening
 from graphflow.cli.people import Answers, Interrupts
-from graphflow.cli.printing import Screen
+from graphflow.cli.printing import Screen, quoted
 from graphflow.cli.progress import Progress
-from graphflow.cli.results import ending, refused_lines, result_data, result_text, to_json
+from graphflow.cli.results import Refusal, ending, refused_lines, result_data, result_text
 from graphflow.cli.store import Store
 from graphflow.cli.stored import PASSING, before_failure, read_stored
 from graphflow.cli.targets import Noted
@@ -31,14 +33,10 @@ from graphflow.persistence.lines import event_json
 from graphflow.runtime.halting import RAISABLE
 from graphflow.runtime.handle import Run
 from graphflow.runtime.result import Result
-from graphflow.runtime.starting import Starting
 from graphflow.visualize.text import visible
 
 TICK: Final = 0.1
 """Seconds between two drawings."""
-
-Opening = Callable[[Sequence[Listener]], Starting[Any]]
-"""Gives a run that is begun or taken up, and heard by listeners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +82,7 @@ class Ended:
         idle: whether there was nothing to do: it had ended before.
         approvals: what is known of the calls that its questions are about.
         spending: what it cost, in words, unless that has been told.
+        told: what bounds refused, as far as that has been told, and how often.
     """
 
     result: Result[Any]
@@ -91,6 +90,7 @@ class Ended:
     idle: bool = False
     approvals: Approvals = _nothing_known
     spending: str = ""
+    told: Counter[Refusal] = field(default_factory=Counter[Refusal])
 
 
 class Going:
@@ -136,7 +136,7 @@ class Going:
         if self._record is not None:
             listeners.insert(0, self._record)
         async with opening(listeners) as run:
-            self._run_id = run.run_id
+            self._run_id = self._screen.facts["run"] = run.run_id
             loop = asyncio.get_running_loop()
 
             def cancel(by: str) -> None:  # a signal comes between any two instructions
@@ -206,7 +206,9 @@ class Going:
         if isinstance(ended, Ended):
             progress = self._progress
             spending = "" if progress.tells_spending else progress.board.spending()
-            return Ended(ended.result, ended.raised, not self._heard, self.calls.approval, spending)
+            return Ended(
+                ended.result, ended.raised, not self._heard, self.calls.approval, spending, progress.refusals
+            )  # fmt: skip
         raise ended
 
     async def _redraw(self) -> None:
@@ -310,14 +312,14 @@ def tell(screen: Screen, manner: Manner, ended: Ended, store: Store | None) -> N
     """
     result, approvals = ended.result, ended.approvals
     if manner.json:
-        screen.out.line(to_json(result_data(result, [question_data(asked, approvals) for asked in result.questions])))
+        screen.document(result_data(result, [question_data(asked, approvals) for asked in result.questions]))
     else:
         text = result_text(result)
         if text:
             screen.out.line(text)
         for asked in result.questions:
             screen.out.line("\n".join(question_lines(asked, approvals)))
-    for line in (*ending(result), *refused_lines(result)):
+    for line in (*ending(result), *refused_lines(result, ended.told)):
         screen.say(line)
     if not manner.json:
         for line in _ways_on(result, store):
@@ -339,19 +341,21 @@ def tell(screen: Screen, manner: Manner, ended: Ended, store: Store | None) -> N
 def _ways_on(result: Result[Any], store: Store | None) -> Iterator[str]:
     """Say how a run can be gone on with."""
     if result.status == "waiting":
-        yield from hint_lines(result.questions, None if store is None else store.command("resume", result.run_id))
+        yield from hint_lines(
+            result.questions, None if store is None else partial(store.command, "resume", result.run_id)
+        )
     reason = result.reason
     if store is None or reason is None:
         return
     if result.status == "exhausted" and reason.code in RAISABLE:
-        more = shlex.join(("--budget", f"{reason.code}=MORE"))
-        yield f"to go on with more of it: {store.command('resume', result.run_id)} {more}"
+        more = f"--budget {quoted(f'{reason.code}=MORE')}"
+        yield f"to go on with more of it: {store.command('resume', result.run_id, more)}"
     if reason.error_type.endswith("NotStorable"):
         yield "(--no-store runs it without keeping anything)"
     if result.status == "failed" and reason.error_type.rpartition(".")[2] in PASSING:
         at = anyio.run(_before_failure, store, result.run_id, reason)
         if at is not None:
-            fork = store.command("fork", result.run_id, "--at", str(at))
+            fork = store.command("fork", result.run_id, f"--at {at}")
             yield f"it may work later; to go on from before the call that failed: {fork}"
 
 

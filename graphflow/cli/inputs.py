@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
@@ -153,6 +154,34 @@ def _amount(name: str, text: str, item: str) -> Any:
     except (ValueError, OverflowError):
         raise BadUse(f"--budget {item}: {name} is {kind} of at least 0.") from None
     return amount
+
+
+def secrets_from(items: Sequence[str]) -> Mapping[str, str]:
+    """Read `--secret FIELD=VARIABLE`, or `FIELD` for the variable of the same name.
+
+    Raises:
+        BadUse: if there is no such variable; its value is never shown.
+    """
+    found: dict[str, str] = {}
+    for item in items:
+        name, variable = name_and_variable(item)
+        value = os.environ.get(variable)
+        if not variable:
+            raise BadUse(f"--secret {item}: write --secret FIELD=VARIABLE.")
+        if value is None:
+            raise BadUse(f"--secret {name}: the environment has no variable {variable!r}.")
+        found[name] = value
+    return found
+
+
+def name_and_variable(item: str) -> tuple[str, str]:
+    """Split `NAME=VARIABLE`; a name may hold any sign, and is empty for a secret that older versions called nothing.
+
+    >>> name_and_variable("token"), name_and_variable("a=b=TOKEN"), name_and_variable("=TOKEN")
+    (('token', 'token'), ('a=b', 'TOKEN'), ('', 'TOKEN'))
+    """
+    name, sign, variable = item.rpartition("=")
+    return (name, variable or name) if sign else (item, item)
 
 
 def tightened(graph: Graph[C], max_depth: int | None) -> Graph[C]:

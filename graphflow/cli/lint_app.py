@@ -61,7 +61,6 @@ def lint_command(screen: Screen, asked: Asked, *, json: bool) -> int:
     import anyio
 
     from graphflow.cli.faults import FAILED, BadUse
-    from graphflow.cli.results import to_json
     from graphflow.cli.store import find, opened
     from graphflow.cli.stored import read_stored
     from graphflow.cli.targets import graph_of, required
@@ -83,7 +82,7 @@ def lint_command(screen: Screen, asked: Asked, *, json: bool) -> int:
     found = look_for(graph, stored.events(), only=asked.only)
     if json:
         data = {"run": run, "graph": graph.name, "symptoms": [_data(one) for one in found]}
-        screen.out.line(to_json(data))
+        screen.document(data)
     else:
         screen.out.line("\n".join(_lines(run, found)))
     return FAILED if found else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from graphflow.cli.faults import BadUse
-from graphflow.cli.options import Db, Fsync, Task
+from graphflow.cli.options import Db, Fsync, Json, Task
 
 if TYPE_CHECKING:
     from graphflow.cli.printing import Screen
@@ -34,14 +34,15 @@ def mcp(
     db: Db = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="Keep nothing of the runs, as without --db.")] = False,
     fsync: Fsync = False,
+    json: Json = False,
 ) -> Task:  # fmt: skip
     """Offer graphs as tools over the Model Context Protocol.
 
     Each graph is a tool; a call runs it. Without --http a client starts this command and speaks to it over stdin and
     stdout. Runs are stored where --db says, so that one that waits for people can be answered by its id; without
-    --db nothing is kept.
+    --db nothing is kept. With --http, --json prints the address.
     """
-    wanted = Offer(tuple(targets), http, None if no_store else db, fsync)
+    wanted = Offer(tuple(targets), http, None if no_store else db, fsync, json)
     return lambda screen: mcp_command(screen, wanted)
 
 
@@ -52,6 +53,7 @@ class Offer(NamedTuple):
     http: int | None
     db: str | None
     fsync: bool
+    json: bool = False
 
 
 def mcp_command(screen: Screen, offer: Offer) -> int:
@@ -82,11 +84,16 @@ def mcp_command(screen: Screen, offer: Offer) -> int:
             listeners=[] if store is None else [_Noting(store, graphs, offer.targets)],
         )
 
+        def ready(url: str) -> None:
+            if offer.json:
+                screen.document({"url": url, "graphs": [graph.name for graph in graphs]})
+            screen.say(f"serving at {url}")
+
         async def main() -> None:
             if offer.http is None:
                 await over_stdio(server)
             else:
-                await over_http(server, offer.http, lambda url: screen.say(f"serving at {url}"))
+                await over_http(server, offer.http, ready)
 
         anyio.run(main, backend="asyncio")
     return 0

@@ -74,7 +74,7 @@ Fsync = Annotated[
     bool, typer.Option("--fsync", help="Let each record wait for the disk, so that a power cut loses none.")
 ]
 RunId = Annotated[
-    str | None, typer.Option("--run-id", metavar="ID", help="The id of the new run: any text.  [default: a new one]")
+    str | None, typer.Option("--run-id", metavar="ID", help="The id of the new run.  [default: a new one]")
 ]
 At = Annotated[
     int | None,
@@ -115,6 +115,26 @@ Secrets = Annotated[
         "--secret",
         metavar="FIELD=VARIABLE",
         help="The value of a secret field, which is never stored, from an environment variable. Repeatable.",
+    ),
+]
+Redact = Annotated[
+    str | None,
+    typer.Option(
+        "--redact",
+        metavar="NAME",
+        help="A function in the file of TARGET: each text passes it before anything else sees it.",
+    ),
+]
+Before = Annotated[
+    str | None,
+    typer.Option("--before", metavar="NAME", help="A function in the file of TARGET that is asked before each visit."),
+]
+Resources = Annotated[
+    str | None,
+    typer.Option(
+        "--resources",
+        metavar="NAME",
+        help="A list in the file of TARGET, of what `step.resource` finds; or a function that returns it.",
     ),
 ]
 Events = Annotated[str | None, typer.Option("--events", metavar="FILE", help="Write every event as a line of JSON.")]

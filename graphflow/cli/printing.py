@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import io
+import json as json_text
 import os
 import re
+import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from graphflow.visualize.text import plain, visible
 
 _KEPT: Final = re.compile(r"([\n\t])")
+
+_BYTES: Final = range(0x80, 0x100)
+"""What `\\xNN` would mean as a byte, and not as a character."""
 
 BOXES: Final = "├─└│✓▸·…▶"
 """What drawings in the terminal are made of."""
@@ -27,6 +33,25 @@ def safe(text: str) -> str:
     """
     parts = _KEPT.split(text.replace("\r\n", "\n"))
     return "".join(part if part in {"\n", "\t"} else visible(part) for part in parts)
+
+
+def quoted(word: str) -> str:
+    r"""Write a word of a command line so that a shell reads it as it is, and a person can see all of it.
+
+    >>> quoted("monday"), quoted("it's"), quoted("two\nlines")
+    ('monday', '\'it\'"\'"\'s\'', "$'two\\nlines'")
+    """
+    if word == visible(word):
+        return shlex.quote(word)
+    return "$'" + "".join(map(_escaped, word)) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    if char == visible(char):
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) in _BYTES else ascii(char)[1:-1]
 
 
 def version_text() -> str:
@@ -64,6 +89,11 @@ class Stream:
     def width(self) -> int:
         """How many columns there are; many where nobody counts them."""
         return shutil.get_terminal_size().columns if self.terminal else 200
+
+    @property
+    def unicode(self) -> bool:
+        """Whether every character can be written."""
+        return str(getattr(self._file, "encoding", "")).lower().startswith("utf")
 
     @property
     def ascii(self) -> bool:
@@ -123,13 +153,31 @@ class Screen:
         out: the standard output.
         err: the standard error; what is written there is always escaped.
         own_process: whether the process ends with the command.
+        json: whether the standard output is for a program, which reads what went wrong there, too.
+        facts: what is known so far that belongs into an error, as `run`.
     """
 
-    def __init__(self, *, own_process: bool = False) -> None:
+    def __init__(self, *, own_process: bool = False, json: bool = False) -> None:
         """Take the streams of the process as they are now."""
         self.own_process = own_process
+        self.json = json
+        self.facts: dict[str, Any] = {}
         self.out = Stream(sys.stdout)
         self.err = Stream(sys.stderr)
+        self._told = False
+
+    def document(self, data: object) -> None:
+        """Print the one document that `--json` asks for."""
+        from graphflow.cli.results import to_json
+
+        self._told = True
+        self.out.line(to_json(data))
+
+    def failed(self, data: Mapping[str, Any]) -> None:
+        """Print an error as the one document, if that is asked for and nothing stands there yet: on a single line."""
+        if self.json and not self._told:
+            self._told = True
+            self.out.line(json_text.dumps({"error": {**data, **self.facts}}))
 
     def say(self, text: str) -> None:
         """Tell a person something, beside the result."""

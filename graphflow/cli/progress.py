@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from graphflow.cli.board import Board, Names, names_of, shown_names
 from graphflow.cli.printing import Screen
+from graphflow.cli.results import Refusal
 from graphflow.cli.telling import TEXT, Telling
-from graphflow.events import Event
+from graphflow.events import Event, Refused
 from graphflow.graphs.graph import Graph
-from graphflow.visualize.text import plain, shown
+from graphflow.model.ids import path_text
+from graphflow.visualize.text import cells, plain, shown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -35,7 +37,10 @@ OFTEN: Final = frozenset({"emitted", "warned"})
 """The kinds of which every line is shown: a node says them on purpose."""
 
 EVERY: Final = 2.0
-"""Seconds after which spending is told again."""
+"""Seconds of silence after which spending is told again; each further time it takes twice as long."""
+
+SELDOM: Final = 30.0
+"""The longest that this gets."""
 
 _STYLES: Final = {
     "running": "cyan", "waiting": "magenta", "failed": "red", "refused": "yellow", "cancelled": "dim",
@@ -49,10 +54,12 @@ class Progress(Protocol):
     Attributes:
         board: what it knows of the run.
         tells_spending: whether its last words are what the run spent.
+        refusals: what bounds refused, as far as a line has told it, and how often.
     """
 
     board: Board
     tells_spending: bool
+    refusals: Counter[Refusal]
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
@@ -91,6 +98,7 @@ class Silence:
         """Begin with an empty board."""
         self.board = Board()
         self.tells_spending = False
+        self.refusals: Counter[Refusal] = Counter()
 
     def __call__(self, event: Event) -> None:
         """Take one event of the run."""
@@ -119,13 +127,16 @@ class Lines(Silence):
         self._screen = screen
         self._telling = Telling(graph)
         self._told: Counter[tuple[str, Names]] = Counter()
-        self._last = time.monotonic()
+        self._last = self._heard = time.monotonic()
+        self._pause = EVERY
 
     def __call__(self, event: Event) -> None:
         """Take one event, and write its line if it has one."""
         super().__call__(event)
+        self._heard = time.monotonic()
         found = self._telling.line_of(event)
         if found is not None:
+            self._pause = EVERY
             kind, text = found
             key = (kind, names_of(event.path))
             self._told[key] += 1
@@ -133,6 +144,8 @@ class Lines(Silence):
                 text += f"  ({self.board.spending()})"
             if self._told[key] <= MOST_VISITS:
                 self._say(text)
+                if isinstance(event.body, Refused):
+                    self.refusals[path_text(event.path), event.body.bound] += 1
             elif self._told[key] == MOST_VISITS + 1:
                 self._say(f"{text} (more of this kind is not told)")
         self.refresh()
@@ -144,12 +157,15 @@ class Lines(Silence):
 
     def refresh(self) -> None:
         """Tell the spending if that is due."""
-        if not self.board.over and time.monotonic() - self._last >= EVERY:
+        now = time.monotonic()
+        if not self.board.over and now - self._last >= self._pause:
             rows = self.board.rows.values()
             busy = [f"{shown_names(row.names)} {what}" for row in rows for what in row.activity()]
             more = [f"and {len(busy) - MOST_BUSY:,} more"] * (len(busy) > MOST_BUSY)
             running = f"{sum(row.running for row in rows):,} running"
-            self._say(f"... {' · '.join([*busy[:MOST_BUSY], *more, self.board.spending(), running])}")
+            spending = self.board.spending(self.board.at + now - self._heard)
+            self._say(f"... {' · '.join([*busy[:MOST_BUSY], *more, spending, running])}")
+            self._pause = min(2 * self._pause, SELDOM)
 
     def note(self, text: str) -> None:
         """Write a line."""
@@ -234,6 +250,7 @@ class Tree(Silence):
         self._stopped_at = time.monotonic()
         try:
             live.stop()
+            self.tells_spending = cells(self.board.spending()) <= self._console.width
             self._console.print(self._drawing(MOST_KEPT), no_wrap=True, overflow="ellipsis")
         except OSError:
             pass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pprint
 import re
-import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +12,10 @@ import anyio
 
 from graphflow.cli.exchange import lines_of, stored_rows, write_file
 from graphflow.cli.faults import BadUse
+from graphflow.cli.inputs import name_and_variable, secrets_from
 from graphflow.cli.models import NATIVE
-from graphflow.cli.printing import Screen
-from graphflow.cli.results import to_json
-from graphflow.cli.resuming import Again, folded_run, name_and_variable, secrets_from
+from graphflow.cli.printing import Screen, quoted
+from graphflow.cli.resuming import Again, folded_run
 from graphflow.cli.store import opened
 from graphflow.cli.target import split_file
 from graphflow.cli.targets import Noted, graph_of, required
@@ -93,10 +92,10 @@ def pytest_command(screen: Screen, again: Again, output: str | None, *, json: bo
     write_file(stored, "".join(f"{line}\n" for line in lines_of(run, rows)))
     write_file(name, text)
     if json:
-        screen.out.line(to_json({"run": run, "test": name, "rows": stored}))
+        screen.document({"run": run, "test": name, "rows": stored})
     else:
         screen.out.line(f"{visible(name)}\n{visible(stored)}")
-        screen.say(visible(f"to run it: python -m pytest {shlex.quote(name)}"))
+        screen.say(f"to run it: python -m pytest {quoted(name)}")
     return 0
 
 

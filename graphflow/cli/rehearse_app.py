@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,6 +15,8 @@ import typer
 from graphflow.cli.options import Db, Json, MaxDepth, Target, Task
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from graphflow.cli.printing import Screen
     from graphflow.graphs.graph import Graph
     from graphflow.nodes.client import Price
@@ -213,8 +214,7 @@ def rehearse_command(screen: Screen, words: Words) -> int:
     """
     from graphflow.cli.faults import FAILED, BadUse
     from graphflow.cli.inputs import budget_from, context_of, tightened
-    from graphflow.cli.results import to_json
-    from graphflow.cli.target import load_graph
+    from graphflow.cli.target import load
     from graphflow.graphs.checks import require_runnable
     from graphflow.rehearsal import plot, rehearse_sync
     from graphflow.rehearsal.running import names_of, nodes_of
@@ -224,10 +224,11 @@ def rehearse_command(screen: Screen, words: Words) -> int:
         if not words.plot.lower().endswith(".svg"):
             raise BadUse(f"--plot {words.plot}: it is drawn as SVG; name a file that ends in .svg.")
         _write(words.plot, None)  # before anything runs
-    graph = tightened(load_graph(words.target), words.max_depth)
+    graph, module = load(words.target)
+    graph = tightened(graph, words.max_depth)
     require_runnable(graph)
     names = names_of(tuple(nodes_of(graph)))
-    given = _given(words, names)
+    given = _given(words, module, names)
     context = context_of(graph.context, words.input, words.sets)
     budget, price = budget_from(words.budget), _price(words.price)
     _say_what_runs(screen, graph, given.get("stand_ins", {}))
@@ -235,9 +236,12 @@ def rehearse_command(screen: Screen, words: Words) -> int:
         graph, context, runs=words.runs, seed=words.seed, budget=budget, max_parallel=words.max_parallel,
         price=price, **given,
     )  # fmt: skip
-    screen.out.line(to_json(data(found)) if words.json else table(found))
     if words.plot is not None:
         _write(words.plot, plot(found))
+    if words.json:
+        screen.document(data(found))
+    else:
+        screen.out.line(table(found))
     return FAILED if any(found.excesses()) else 0
 
 
@@ -253,7 +257,7 @@ def _say_what_runs(screen: Screen, graph: Graph[Any], stand_ins: Mapping[str, ob
 # --- reading words ---------------------------------------------------------------------------------------------------
 
 
-def _given(words: Words, names: Names) -> dict[str, Any]:
+def _given(words: Words, module: ModuleType, names: Names) -> dict[str, Any]:
     """Return what is drawn from, and who stands in, as `rehearse` takes it; what is not said has its default."""
     from graphflow.rehearsal.settings import checked_rate
 
@@ -280,7 +284,7 @@ def _given(words: Words, names: Names) -> dict[str, Any]:
         if what in made:
             made[what] = made[what][""]
     if words.stand_ins is not None:
-        made["stand_ins"] = _stand_ins(words.target, words.stand_ins)
+        made["stand_ins"] = _stand_ins(module, words.target, words.stand_ins)
     return made
 
 
@@ -377,25 +381,19 @@ class _Recorded:
         return self._read[run]
 
 
-def _stand_ins(target: str, name: str) -> Mapping[str, Any]:
-    """Return the table of stand-ins in the file or module of a target, which has been loaded.
+def _stand_ins(module: ModuleType, target: str, name: str) -> Mapping[str, Any]:
+    """Return the table of stand-ins in the file or module of a target.
 
     Raises:
         BadUse: if there is none.
     """
     from graphflow.cli.faults import BadUse
-    from graphflow.cli.target import split_file
+    from graphflow.cli.parts import variable
 
-    path, _ = split_file(target)
-    stem = target.partition(":")[0] if path is None else path.stem
-    module = sys.modules.get(f"_target_{stem}") or sys.modules.get(stem)
-    found: object = getattr(module, name, None)
+    found = variable(module, target, "--stand-ins", name)
     if isinstance(found, Mapping):
         return found  # pyright: ignore[reportUnknownVariableType]  # `rehearse` looks at what is in it
-    raise BadUse(
-        f"--stand-ins {name}: {target} has no variable of that name that is a table; write there "
-        f"{name} = {{'NAME': function}}."
-    )
+    raise BadUse(f"--stand-ins {name}: that is no table; write there {name} = {{'NAME': function}}.")
 
 
 def _price(text: str | None) -> Price | None:

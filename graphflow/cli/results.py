@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import pydantic_core
 
@@ -171,13 +171,33 @@ def ending(result: Result[Any]) -> Iterator[str]:
             yield f"{result.status}: {_indented(because(result.reason), 2)}"
 
 
-def refused_lines(result: Result[Any]) -> Iterator[str]:
-    """Say what bounds refused on the way, but for the refusal that ended the run."""
-    lines = Counter(because(reason) for reason in result.refused if reason != result.reason)
-    for line, times in list(lines.items())[:MOST_FAILURES]:
+Refusal: TypeAlias = tuple[str, str]
+"""What tells one refusal from others: the path of who was refused, and the bound."""
+
+NOTHING_TOLD: Final[Counter[Refusal]] = Counter()
+
+
+def refusal(reason: Reason) -> Refusal:
+    """Return which refusal a reason is about."""
+    return reason.path, reason.code
+
+
+def refused_lines(result: Result[Any], told: Counter[Refusal] = NOTHING_TOLD) -> Iterator[str]:
+    """Say what bounds refused on the way, unless that is said already: as the end of the run, a failure, or before.
+
+    Args:
+        result: the result.
+        told: what was told while it ran, and how often.
+    """
+    failures = result.failures[:MOST_FAILURES] if result.status == "partial" else ()
+    ends = {because(reason) for reason in (result.reason, *failures) if reason is not None}
+    all_of = Counter(refusal(reason) for reason in result.refused)
+    lines = Counter(because(reason) for reason in result.refused if told[refusal(reason)] < all_of[refusal(reason)])
+    left = [(line, times) for line, times in lines.items() if line not in ends]
+    for line, times in left[:MOST_FAILURES]:
         yield f"refused: {_indented(line, 2)}" + (f"  ×{times:,}" if times > 1 else "")
-    if len(lines) > MOST_FAILURES:
-        yield f"refused: and {len(lines) - MOST_FAILURES:,} more"
+    if len(left) > MOST_FAILURES:
+        yield f"refused: and {len(left) - MOST_FAILURES:,} more"
 
 
 def _indented(text: str, by: int) -> str:

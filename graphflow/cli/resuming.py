@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,19 +13,24 @@ import anyio
 from graphflow.cli.calls import Calls
 from graphflow.cli.faults import BadUse
 from graphflow.cli.going import Cast, Ended, Kept, tell
-from graphflow.cli.inputs import budget_from
+from graphflow.cli.ids import checked_id
+from graphflow.cli.inputs import budget_from, secrets_from
+from graphflow.cli.parts import Parts
 from graphflow.cli.people import Answers, Interrupts
 from graphflow.cli.printing import Screen
 from graphflow.cli.progress import Silence
 from graphflow.cli.results import EXIT_CODES
 from graphflow.cli.running import Play, play
 from graphflow.cli.store import Store, StoreOptions, find, opened
-from graphflow.cli.targets import GraphWords, Noted, graph_of, required
-from graphflow.events import Listener
+from graphflow.cli.stored import start_of
+from graphflow.cli.targets import GraphWords, Noted, graph_of, played_by, required
+from graphflow.errors import JournalError, UsageError
+from graphflow.events import Listener, StoredRun
 from graphflow.graphs.graph import Graph
 from graphflow.runtime.resuming import branch_off, fold_stored, looked_at, reopen
 from graphflow.runtime.starting import Starting
 from graphflow.runtime.stored import Changed, Folded, rows_of
+from graphflow.visualize.text import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +77,73 @@ def resume_command(
         JournalError: if the run cannot be gone on with.
         KeyboardInterrupt: if a person wants to stop at once.
     """
+    checked_id("--run-id", None if branch is None else branch.run_id)
     answers = Answers(screen, options.answers)
     more = budget_from(budget)
     secrets = secrets_from(again.secrets)
     with Interrupts(screen) as interrupts, opened(again.store) as store:
-        run, noted, graph = loaded(store, again)
-        if branch is not None:
-            run = anyio.run(
-                partial(
-                    branch_off, graph, run, journal=store.journal, at=branch.at, new_id=branch.run_id,
-                    changed=again.changed, secrets=secrets,
-                )
-            )  # fmt: skip
+        found = anyio.run(find, store, again.run)
+        graph, noted, parts = played_by(required(store.targets, found.run, again.graph))
+        _check_parts(found, noted, parts)
 
-        def opening(listeners: Sequence[Listener]) -> Starting[Any]:
+        def begun(run: str, resources: Sequence[object], listeners: Sequence[Listener]) -> Starting[Any]:
             return reopen(
                 graph, run, journal=store.journal, budget=more, changed=again.changed, listeners=listeners,
-                secrets=secrets,
+                secrets=secrets, resources=resources, before=parts.before, redact=parts.redact,
             )  # fmt: skip
 
-        return play(screen, options, Cast(graph, opening, Kept(store, noted), noted.model), interrupts, answers)
+        def played(run: str) -> int:
+            opening = parts.opening(partial(begun, run))
+            return play(screen, options, Cast(graph, opening, Kept(store, noted), noted.model), interrupts, answers)
+
+        if branch is None:
+            return played(found.run)
+        run = anyio.run(
+            partial(
+                branch_off, graph, found.run, journal=store.journal, at=branch.at, new_id=branch.run_id,
+                changed=again.changed, secrets=secrets,
+            )
+        )  # fmt: skip
+        shared = anyio.run(find, store, run).last.seq
+        try:
+            return played(run)
+        except UsageError:  # it may not even have begun: then there is no such run
+            anyio.run(_take_back, store, run, shared)
+            raise
 
 
-def loaded(store: Store, again: Again) -> tuple[str, Noted, Graph[Any]]:
-    """Return the id of the run that is meant, what its graph is loaded by, and the graph.
+def _check_parts(found: StoredRun, noted: Noted, parts: Parts) -> None:
+    """Look whether a run is given again what it began with, before anything is done.
+
+    Raises:
+        BadUse: if it is not.
+    """
+    first = start_of(found)
+    if first is None:  # whoever reads all of it says what is wrong
+        return
+    for was, given, option in (
+        (first.redacted, parts.redact, "--redact"), (first.hooked, parts.before, "--before"),
+    ):  # fmt: skip
+        if was and given is None:
+            began = "its texts were redacted" if option == "--redact" else "it has a hook, before="
+            raise BadUse(
+                f"the run {found.run!r} did not begin without {option}: {began}. Add {option} NAME, the function in "
+                f"{visible(noted.target)} that it began with."
+            )
+        if given is not None and not was:
+            raise BadUse(f"{option}: the run {found.run!r} began without it, and what is stored of it was decided so.")
+
+
+async def _take_back(store: Store, run: str, shared: int) -> None:
+    """Delete a fork in which nothing has happened; its target may be noted already."""
+    if not await store.journal.read(run, after=shared):
+        await store.journal.delete(run)
+        with contextlib.suppress(OSError, JournalError):
+            store.targets.forget([run])
+
+
+def loaded(store: Store, again: Again) -> tuple[str, Graph[Any]]:
+    """Return the id of the run that is meant, and its graph.
 
     Raises:
         BadUse: if several runs can be meant, or nobody noted the graph.
@@ -103,36 +151,8 @@ def loaded(store: Store, again: Again) -> tuple[str, Noted, Graph[Any]]:
         TargetError: if there is no such graph.
     """
     run = anyio.run(find, store, again.run).run
-    graph, noted = graph_of(required(store.targets, run, again.graph))
-    return run, noted, graph
-
-
-def secrets_from(items: Sequence[str]) -> Mapping[str, str]:
-    """Read `--secret FIELD=VARIABLE`, or `FIELD` for the variable of the same name.
-
-    Raises:
-        BadUse: if there is no such variable; its value is never shown.
-    """
-    found: dict[str, str] = {}
-    for item in items:
-        name, variable = name_and_variable(item)
-        value = os.environ.get(variable)
-        if not variable:
-            raise BadUse(f"--secret {item}: write --secret FIELD=VARIABLE.")
-        if value is None:
-            raise BadUse(f"--secret {name}: the environment has no variable {variable!r}.")
-        found[name] = value
-    return found
-
-
-def name_and_variable(item: str) -> tuple[str, str]:
-    """Split `NAME=VARIABLE`; a name may hold any sign, and is empty for a secret that older versions called nothing.
-
-    >>> name_and_variable("token"), name_and_variable("a=b=TOKEN"), name_and_variable("=TOKEN")
-    (('token', 'token'), ('a=b', 'TOKEN'), ('', 'TOKEN'))
-    """
-    name, sign, variable = item.rpartition("=")
-    return (name, variable or name) if sign else (item, item)
+    graph, _ = graph_of(required(store.targets, run, again.graph))
+    return run, graph
 
 
 # --- looking at a run, without going on with it ----------------------------------------------------------------------
@@ -149,7 +169,7 @@ def replay_command(screen: Screen, again: Again, options: Play) -> int:
     """
     secrets = secrets_from(again.secrets)
     with opened(again.store) as store:
-        run, _, graph = loaded(store, again)
+        run, graph = loaded(store, again)
         folded = anyio.run(partial(folded_run, graph, run, store, again.changed, secrets))
         if folded.fold.ended is None:
             way = store.command("resume", run)

@@ -66,12 +66,16 @@ def export(
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write there instead of to stdout.")
     ] = None,
     db: Db = None,
+    json: Json = False,
 ) -> Task:
-    """Write a stored run as lines of JSON."""
+    """Write a stored run as lines of JSON.
+
+    With -o, --json tells what was written.
+    """
     from graphflow.cli.exchange import export_command
     from graphflow.cli.store import StoreOptions
 
-    return lambda screen: export_command(screen, StoreOptions(db), run, output)
+    return lambda screen: export_command(screen, StoreOptions(db), run, output, json=json)
 
 
 @runs.command("import")

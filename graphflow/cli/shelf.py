@@ -11,8 +11,8 @@ from typing import Final
 import anyio
 
 from graphflow.cli.faults import BadUse, reading
-from graphflow.cli.printing import Screen
-from graphflow.cli.results import EXIT_CODES, to_json
+from graphflow.cli.printing import Screen, Stream
+from graphflow.cli.results import EXIT_CODES
 from graphflow.cli.store import Store, StoreOptions, opened
 from graphflow.cli.stored import OPEN, UNREADABLE, Summary, summary_data, summary_of, unreadable_summary, unreadable_why
 from graphflow.errors import JournalError, UnknownRun
@@ -25,6 +25,16 @@ STATUSES: Final = (*EXIT_CODES, OPEN, UNREADABLE)
 NAME: Final = 40
 
 _HEAD: Final = ("RUN", "GRAPH", "STATUS", "STARTED", "LAST", "EVENTS")
+
+_SPARED: Final = (5, 3, 4, 1)
+"""Which columns a narrow terminal can do without, the first ones first; the id and the status stay."""
+
+_APART: Final = "  "
+
+_SHORTEST: Final = 8
+"""Columns of an id that stay: its beginning names a run."""
+
+WIDE: Final = 1_000
 
 _UNITS: Final = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"))
 _JUST_NOW: Final = 2.0
@@ -52,9 +62,9 @@ def list_command(
     with opened(options) as store:
         found, more = anyio.run(_found, store, status, graph, limit)
         if json:
-            screen.out.line(to_json([summary_data(run) for run in found]))
+            screen.document([summary_data(run) for run in found])
         elif found:
-            screen.out.line("\n".join(_table(found, time.time(), ascii=screen.out.ascii)))
+            screen.out.line("\n".join(_table(found, time.time(), ascii=screen.out.ascii, width=_columns(screen.out))))
         elif status is None and graph is None:
             screen.say(f"no run is stored in {store.name}.")
         else:
@@ -91,14 +101,30 @@ async def _summed_up(store: Store, run: StoredRun) -> Summary:
         return unreadable_summary(run, unreadable_why(error))
 
 
-def _table(found: Sequence[Summary], now: float, *, ascii: bool) -> Iterator[str]:
-    """Yield the lines of a table, as wide as what stands in it."""
+def _table(found: Sequence[Summary], now: float, *, ascii: bool, width: int) -> Iterator[str]:
+    """Yield the lines of a table, as wide as what stands in it; what a narrow terminal has no room for is left out."""
     lines = [_HEAD, *(_cells(run, now, ascii=ascii) for run in found)]
     widths = [max(cells(line[column]) for line in lines) for column in range(len(_HEAD))]
+    kept = list(range(len(_HEAD)))
+    for column in _SPARED:
+        if sum(widths[one] + len(_APART) for one in kept) - len(_APART) > width:
+            kept.remove(column)
+    others = sum(widths[one] + len(_APART) for one in kept[1:])
+    widths[0] = min(widths[0], max(_SHORTEST, width - others))
     for line in lines:
-        padded = [text + " " * (width - cells(text)) for text, width in zip(line, widths, strict=True)]
-        padded[-1] = padded[-1].strip().rjust(widths[-1])  # a number
-        yield "  ".join(padded).rstrip()
+        padded = [_padded(line[one], widths[one]) for one in kept]
+        if kept[-1] == len(_HEAD) - 1:
+            padded[-1] = padded[-1].strip().rjust(widths[-1])  # a number
+        yield clip(_APART.join(padded).rstrip(), width)
+
+
+def _padded(text: str, width: int) -> str:
+    cut = clip(text, width)
+    return cut + " " * (width - cells(cut))
+
+
+def _columns(stream: Stream) -> int:
+    return stream.width if stream.terminal else WIDE
 
 
 def _cells(run: Summary, now: float, *, ascii: bool) -> tuple[str, ...]:
@@ -155,16 +181,17 @@ def delete_command(screen: Screen, options: StoreOptions, asked: Sequence[str], 
         chosen = anyio.run(_meant, store, asked)
         if not yes and not _agreed(screen, chosen):
             screen.say("nothing was deleted.")
-            return 0
+            chosen = []
         gone: list[str] = []
+        screen.facts["deleted"] = gone
         try:
             anyio.run(_delete, store, chosen, gone)
         finally:
             _forget(screen, store, gone)
-            if json:
-                screen.out.line(to_json({"deleted": gone}))
-            elif gone:
+            if gone and not json:
                 screen.out.line("\n".join(f"deleted {shown(run, NAME)}" for run in gone))
+    if json:
+        screen.document({"deleted": gone})
     return 0
 
 
@@ -186,7 +213,8 @@ async def _delete(store: Store, chosen: Sequence[StoredRun], gone: list[str]) ->
 def _agreed(screen: Screen, chosen: Sequence[StoredRun]) -> bool:
     if sys.stdin is None or not sys.stdin.isatty() or not screen.err.terminal:  # pyright: ignore[reportUnnecessaryComparison]  # a process may have no stdin
         raise BadUse("runs delete: add --yes, for nobody can be asked here.")
-    for line in _table([summary_of(run) for run in chosen], time.time(), ascii=screen.err.ascii):
+    found = [summary_of(run) for run in chosen]
+    for line in _table(found, time.time(), ascii=screen.err.ascii, width=_columns(screen.err)):
         screen.say(line)
     screen.err.write(f"Delete {'it' if len(chosen) == 1 else f'all {len(chosen)}'} for good? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}

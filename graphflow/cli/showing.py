@@ -13,7 +13,7 @@ import anyio
 from graphflow.cli.board import Board
 from graphflow.cli.crossing import crossing_data, crossing_lines, crossings_of
 from graphflow.cli.printing import Screen, safe
-from graphflow.cli.results import jsonable, to_json
+from graphflow.cli.results import jsonable
 from graphflow.cli.shelf import ago, moment, status_text
 from graphflow.cli.store import Store, StoreOptions, find, opened
 from graphflow.cli.stored import (
@@ -50,7 +50,7 @@ def show_command(
     with opened(options) as store:
         stored, summary = anyio.run(_read, store, asked)
         if json:
-            screen.out.line(to_json(_data(store, stored, summary, events=events, boundaries=boundaries)))
+            screen.document(_data(store, stored, summary, events=events, boundaries=boundaries))
             return 0
         plainly, width = screen.out.ascii, screen.out.width
         lines = list(_head(store, stored, summary, ascii=plainly))
@@ -102,7 +102,7 @@ def _questions(store: Store, stored: Stored) -> Iterator[str]:
     at = None if ended is None else before_failure(stored.events(), ended.reason)
     if at is not None:
         yield ""
-        yield f"to go on from before the call that failed: {store.command('fork', stored.run, '--at', str(at))}"
+        yield f"to go on from before the call that failed: {store.command('fork', stored.run, f'--at {at}')}"
     if ended is not None and ended.status not in {"waiting", "exhausted"}:
         return
     asked = open_questions(stored.events())
@@ -115,10 +115,10 @@ def _questions(store: Store, stored: Stored) -> Iterator[str]:
     if ended is None or ended.status == "waiting" or code is None:
         yield f"to go on with it: {store.command('resume', stored.run)}"
     elif code in RAISABLE:
-        yield f"to go on with it: {store.command('resume', stored.run)} --budget {code}=N"
+        yield f"to go on with it: {store.command('resume', stored.run, f'--budget {code}=N')}"
     else:
-        fork = store.command("fork", stored.run)
-        yield f"{code} is no budget, so no resume lifts it: change the graph, and go on before that: {fork} --at SEQ"
+        fork = store.command("fork", stored.run, "--at SEQ")
+        yield f"{code} is no budget, so no resume lifts it: change the graph, and go on before that: {fork}"
 
 
 def _data(store: Store, stored: Stored, summary: Summary, *, events: bool, boundaries: bool) -> dict[str, Any]:

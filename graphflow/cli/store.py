@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from graphflow.cli.faults import BadUse
+from graphflow.cli.ids import LAST
+from graphflow.cli.printing import quoted
 from graphflow.cli.targets import Targets
 from graphflow.errors import UnknownRun
 from graphflow.events import Journal, StoredRun
@@ -23,9 +24,6 @@ DEFAULT: Final = ".graphflow/runs.db"
 
 VARIABLE: Final = "GRAPHFLOW_DB"
 """The environment variable that names another database."""
-
-LAST: Final = "last"
-"""Stands for the run that was begun last."""
 
 MOST_ALIKE: Final = 5
 
@@ -61,14 +59,25 @@ class Store:
     option: str
     targets: Targets
 
-    def command(self, *words: str) -> str:
-        """Write a command line that works on this database.
+    def command(self, name: str, run: str, *options: str) -> str:
+        """Write a command line that works on a run of this database.
 
-        >>> Store(SqliteJournal(DEFAULT), DEFAULT, "", Targets(Path())).command("resume", "a run")
-        "graphflow resume 'a run'"
+        Args:
+            name: the command.
+            run: the id of the run.
+            options: what stands there beside, quoted for a shell; several stand on lines of their own.
+
+        >>> store = Store(SqliteJournal(DEFAULT), DEFAULT, "", Targets(Path()))
+        >>> store.command("resume", "a run", "--target path.py")
+        "graphflow resume 'a run' --target path.py"
+        >>> store.command("resume", "-x", "--target path.py")
+        'graphflow resume --target path.py -- -x'
         """
-        line = shlex.join(("graphflow", *words))
-        return visible(f"{line} {self.option}" if self.option else line)
+        word = quoted(run)
+        head, tail = ([], ["--", word]) if word.startswith("-") else ([word], [])
+        own = [self.option] if self.option else []
+        apart = " \\\n    " if len(options) > 1 else " "
+        return apart.join([" ".join(["graphflow", name, *head, *own]), *options, *tail])
 
 
 @contextlib.contextmanager
@@ -97,7 +106,7 @@ def opened(options: StoreOptions) -> Generator[Store]:
     with contextlib.suppress(OSError, ValueError):
         if path.is_dir():
             raise BadUse(f"--db {db}: that is a folder; name a file in it.")
-    option = "" if db in {DEFAULT, os.environ.get(VARIABLE)} else f"--db {shlex.quote(db)}"
+    option = "" if db in {DEFAULT, os.environ.get(VARIABLE)} else f"--db {quoted(db)}"
     with contextlib.closing(SqliteJournal(db, fsync=options.fsync)) as journal:
         yield Store(journal, visible(db), option, Targets(_beside(path)))
 

@@ -214,6 +214,16 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
     )  # fmt: skip
 
 
+def start_of(stored: StoredRun) -> RunStarted | None:
+    """Return how a run began, read from its first row alone; None where that cannot be read."""
+    try:
+        first, *_ = upgraded(stored.run, (stored.first, stored.last), whole=False)
+        found = Rows(PlainCodec()).record(stored.run, first).fact
+    except JournalDamaged:
+        return None
+    return found if isinstance(found, RunStarted) else None
+
+
 def unreadable_summary(stored: StoredRun, why: str) -> Summary:
     """Say that a run cannot be read, and why."""
     return Summary(stored.run, "", UNREADABLE, None, None, 0, stored.rows, why)

@@ -6,6 +6,7 @@ import difflib
 import importlib
 import importlib.util
 import sys
+from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ from typing import Any, Final
 from graphflow.cli.faults import described, frame_lines, place, users_frames
 from graphflow.errors import DefinitionError, TargetError
 from graphflow.graphs.graph import Graph
+from graphflow.graphs.look import nested_graphs
 
 DEFAULT: Final = "graph"
 """The variable that is taken where no name is given."""
@@ -24,16 +26,27 @@ FORMS: Final = "write path.py, path.py:name or package.module:name"
 def load_graph(target: str) -> Graph[Any]:
     """Load the graph that a target names. The file or module is executed.
 
-    Without a name it is the variable `graph`, else the only graph there.
+    Without a name it is the variable `graph`, else the only graph there, or the one in which all others stand.
 
     Raises:
         TargetError: if there is none, or what is loaded fails; the message says where.
     """
+    return load(target)[0]
+
+
+def load(target: str) -> tuple[Graph[Any], ModuleType]:
+    """Load the graph that a target names, and return with it the module that it stands in.
+
+    Raises:
+        TargetError: if there is none, or what is loaded fails.
+    """
     path, name = split_file(target)
     if path is not None:
-        return find_graph(_run_file(path), name, str(path))
-    module, name = _split_module(target)
-    return find_graph(_import(module, target), name, module)
+        module = _run_file(path)
+        return find_graph(module, name, str(path)), module
+    where, name = _split_module(target)
+    module = _import(where, target)
+    return find_graph(module, name, where), module
 
 
 def split_file(target: str) -> tuple[Path | None, str | None]:
@@ -162,12 +175,22 @@ def find_graph(module: ModuleType, name: str | None, where: str) -> Graph[Any]:
     distinct = {id(graph): key for key, graph in reversed(graphs.items())}
     if len(distinct) == 1:
         return next(iter(graphs.values()))
+    outer = _around_all(list({id(graph): graph for graph in graphs.values()}.values()))
+    if outer is not None:
+        return outer
     if not distinct:
         msg = f"{where!r} defines no Graph: bind one to the variable {DEFAULT!r}, or name it: {where}:name."
         raise TargetError(msg)
     listed = ", ".join(f"{where}:{key}" for key in sorted(distinct.values()))
     msg = f"{where!r} defines {len(distinct)} graphs and none of them is called {DEFAULT!r}; name one: {listed}."
     raise TargetError(msg)
+
+
+def _around_all(graphs: Sequence[Graph[Any]]) -> Graph[Any] | None:
+    """Return the graph in which all others stand, if there is one."""
+    inside = {id(inner) for graph in graphs for inner in nested_graphs(graph) if inner is not graph}
+    outer = [graph for graph in graphs if id(graph) not in inside]
+    return outer[0] if len(outer) == 1 else None
 
 
 def graphs_in(module: ModuleType) -> dict[str, Graph[Any]]:

@@ -13,14 +13,16 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, cast, get_args
 
 from graphflow.cli.faults import BadUse
 from graphflow.cli.inputs import tightened
 from graphflow.cli.models import Asked, DecisionWord, ModelWords, with_model
-from graphflow.cli.target import load_graph, split_file
+from graphflow.cli.parts import Parts, PartWords, parts_of
+from graphflow.cli.target import load, split_file
 from graphflow.errors import JournalUnavailable, RunLocked, TargetError
 from graphflow.graphs.graph import Graph
 from graphflow.persistence.sqlite_lock import RunLock
@@ -45,11 +47,13 @@ class Noted:
         target: the graph, as `path.py:name` or `package.module:name`.
         max_depth: the lower depth that the run was given, or None.
         model: the model that all its agents ask, or None where each asks its own.
+        parts: what it is given beside its graph, by the names of variables there.
     """
 
     target: str
     max_depth: int | None = None
     model: Asked | None = None
+    parts: PartWords = field(default_factory=PartWords)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class GraphWords:
     target: str | None = None
     max_depth: int | None = None
     model: ModelWords = field(default_factory=ModelWords)
+    parts: PartWords = field(default_factory=PartWords)
 
 
 class Targets:
@@ -76,7 +81,9 @@ class Targets:
         entry = cast("Notes", found)
         depth, target = entry.get("max_depth"), self._target(entry)
         known = isinstance(depth, int) and not isinstance(depth, bool) and depth >= 0
-        return None if target is None else Noted(target, depth if known else None, _model(entry.get("model")))
+        if target is None:
+            return None
+        return Noted(target, depth if known else None, _model(entry.get("model")), _parts(entry.get("parts")))
 
     def note(self, run: str, noted: Noted) -> None:
         """Note the graph of a run; other processes may do the same at this moment.
@@ -90,6 +97,9 @@ class Targets:
             entry["max_depth"] = noted.max_depth
         if noted.model is not None:
             entry["model"] = {key: value for key, value in asdict(noted.model).items() if value not in {None, "auto"}}
+        parts = {name: word for name, word in asdict(noted.parts).items() if word is not None}
+        if parts:
+            entry["parts"] = parts
         if self._read().get(run) != entry:
             self._change(lambda notes: {**notes, run: entry})
 
@@ -195,6 +205,12 @@ def _model(found: object) -> Asked | None:
     return Asked(cast("str", name), base_url, decision, timeout if usable else None) if known else None
 
 
+def _parts(found: object) -> PartWords:
+    """Return the names of parts as they are noted: those that can be understood."""
+    entry = cast("Notes", found) if isinstance(found, dict) else {}
+    return PartWords(**{one.name: word for one in fields(PartWords) if isinstance(word := entry.get(one.name), str)})
+
+
 def required(targets: Targets, run: str, words: GraphWords) -> Noted:
     """Return which graph to load for a run: as it is noted, where the command line says nothing else.
 
@@ -205,8 +221,19 @@ def required(targets: Targets, run: str, words: GraphWords) -> Noted:
     target = words.target or (None if noted is None else noted.target)
     if target is None:
         raise BadUse(f"nobody noted which graph the run {run!r} is of: add --target path.py[:name].")
-    depth, model = (None, None) if noted is None else (noted.max_depth, noted.model)
-    return Noted(target, depth if words.max_depth is None else words.max_depth, words.model.over(model))
+    return noted_by(replace(words, target=target), noted)
+
+
+def noted_by(words: GraphWords, noted: Noted | None = None) -> Noted:
+    """Return what a command line with a target says of a graph, where something may be noted already.
+
+    Raises:
+        BadUse: if what it says of the model makes no sense.
+    """
+    target = words.target or ""
+    known = noted or Noted(target)
+    depth = known.max_depth if words.max_depth is None else words.max_depth
+    return Noted(target, depth, words.model.over(known.model), words.parts.over(known.parts))
 
 
 def graph_of(noted: Noted) -> tuple[Graph[Any], Noted]:
@@ -218,8 +245,25 @@ def graph_of(noted: Noted) -> tuple[Graph[Any], Noted]:
         UsageError: if its model is none.
         MissingExtra: if an extra is needed for its model and not installed.
     """
-    graph = tightened(load_graph(noted.target), noted.max_depth)
+    graph, noted, _ = _loaded(noted)
+    return graph, noted
+
+
+def played_by(noted: Noted) -> tuple[Graph[Any], Noted, Parts]:
+    """Load what a run goes on with: its graph, what is to be noted, and what it is given beside.
+
+    Raises:
+        Exception: what `graph_of` raises.
+        BadUse: if something of it is not there.
+    """
+    graph, noted, module = _loaded(noted)
+    return graph, noted, parts_of(module, noted.target, noted.parts)
+
+
+def _loaded(noted: Noted) -> tuple[Graph[Any], Noted, ModuleType]:
+    graph, module = load(noted.target)
+    graph = tightened(graph, noted.max_depth)
     if noted.model is None:
-        return graph, noted
+        return graph, noted, module
     graph, asked = with_model(graph, noted.model)
-    return graph, replace(noted, model=asked)
+    return graph, replace(noted, model=asked), module

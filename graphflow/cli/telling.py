@@ -72,6 +72,7 @@ class Telling:
         self._last: dict[Call, NodeEnded] = {}
         self._briefs: dict[Path, tuple[str, ...]] = {}
         self._notes: dict[Giver, str] = {}
+        self._refused: set[tuple[str, str]] = set()
 
     def line_of(self, event: Event) -> Told | None:
         """Return what a person would want to hear of an event, with its kind; None for most events."""
@@ -92,9 +93,12 @@ class Telling:
                 call = _call_of(path)
                 if call is not None:
                     self._last[call] = body
-                return ("failed", _ended(body, path)) if body.status in _FAILED else None
+                return ("failed", self._ended(body, path)) if body.status in _FAILED else None
             case FrameClosed():
                 return self._reported(body, path)
+            case Refused():
+                self._refused.add((path_text(path), body.bound))
+                return _line_of(event)
             case Paused():
                 return "paused", self._paused(body, path)
             case _:
@@ -203,11 +207,20 @@ class Telling:
         status, reason = report_status(body.report), getattr(body.report, "reason", None)
         if status == "failed":
             told = last is not None and last.status in _FAILED
-            return None if told else ("failed", f"{who} failed: {_why(because(reason, at=path_text(path)))}")
+            return None if told else ("failed", f"{who} failed{self._because(reason, path)}")
         partly = {"partial": " in part", "needs_input": " what it needs"}.get(str(status), "")
         said = _said_to(_gist(body.report))
         why = f" ({_why(reason.text)})" if isinstance(reason, Reason) else ""
         return "reported", f"{who} reports{partly} to {shown(path[-2].name, TEXT)}{said}{why}"
+
+    def _ended(self, body: NodeEnded, path: Path) -> str:
+        return f"{_who(path)} {body.status.replace('_', ' ')}{self._because(body.reason, path)}"
+
+    def _because(self, reason: Reason | None, path: Path) -> str:
+        """Say why, unless the line before it was that a bound refuses this."""
+        if reason is not None and (reason.path, reason.code) in self._refused:
+            return ""
+        return f": {_why(because(reason, at=path_text(path)))}"
 
     def _paused(self, body: Paused, path: Path) -> str:
         call = self._calls.approval(body.question)
@@ -269,11 +282,6 @@ def _line_of(event: Event) -> tuple[str, str] | None:
             return "listener", f"a listener failed: {_why(body.text)}"
         case _:
             return None
-
-
-def _ended(body: NodeEnded, path: Path) -> str:
-    who = shown_names(names_of(path))
-    return f"{who} {body.status.replace('_', ' ')}: {_why(because(body.reason, at=path_text(path)))}"
 
 
 def _call_of(path: Path) -> Call | None:

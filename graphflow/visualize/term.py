@@ -6,7 +6,8 @@ single box, and has a picture of its own below.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -28,6 +29,12 @@ _LEGEND: Final[tuple[tuple[frozenset[EdgeKind], tuple[str, str], str], ...]] = (
 )
 _CHOICE: Final = ("◊", "<>")
 """What marks an edge of a choice, for it has the arrow of any other edge."""
+
+_WORDS: Final[dict[EdgeKind, str]] = {
+    "next": "next", "delegate": "delegates", "handoff": "hands off", "escalate": "escalates", "fork": "at once",
+    "map": "for each", "join": "join",
+}  # fmt: skip
+"""What an edge is called where its line may run together with others."""
 
 NAME: Final = 40
 
@@ -74,18 +81,48 @@ def _part_lines(termaid: ModuleType, part: tuple[str, Drawing | None], *, ascii:
         line_break="\\n", other_break=" · ", crosses=False, decorated=False, framed=False, width=LABEL,
         spell=spell,
     )  # fmt: skip
-    edges = tuple(_marked(edge, ascii=ascii) for edge in flat.edges)
+    beside = _beside(flat.edges)
+    known = {edge.id for edge in beside}
+    edges = tuple(_marked(edge, beside=edge.id in known, ascii=ascii) for edge in flat.edges)
     source = mermaid_of(replace(flat, edges=edges), dialect=dialect)
     picture: str = termaid.render(source, use_ascii=ascii, padding_x=2, padding_y=0, max_label_width=LABEL)
     yield from (line.rstrip() for line in picture.strip("\n").splitlines())
     yield ""
+    yield from _side_by_side(flat, beside, ascii=ascii)
 
 
-def _marked(edge: DrawnEdge, *, ascii: bool) -> DrawnEdge:
-    if edge.kind != "choose":
-        return edge
+def _beside(edges: Sequence[DrawnEdge]) -> list[DrawnEdge]:
+    """Return the edges whose lines may run together: between the same two nodes, or of several kinds out of one."""
+    times = Counter(frozenset({edge.source, edge.target}) for edge in edges)
+    kinds: dict[str, set[EdgeKind]] = {}
+    for edge in edges:
+        kinds.setdefault(edge.source, set()).add(edge.kind)
+    return [
+        edge for edge in edges if times[frozenset({edge.source, edge.target})] > 1 or len(kinds[edge.source]) > 1
+    ]  # fmt: skip
+
+
+def _marked(edge: DrawnEdge, *, beside: bool, ascii: bool) -> DrawnEdge:
+    """Say in the label of an edge what its line alone does not tell."""
+    mark = _CHOICE[ascii] if edge.kind == "choose" else _WORDS.get(edge.kind, "") if beside else ""
     first, *rest = edge.facts or ("",)
-    return replace(edge, facts=(f"{_CHOICE[ascii]} {first}".rstrip(), *rest))
+    facts = (f"{mark} {first}".strip(), *rest) if mark else edge.facts
+    return replace(edge, facts=facts)
+
+
+def _side_by_side(flat: Drawing, beside: Sequence[DrawnEdge], *, ascii: bool) -> Iterator[str]:
+    """List the edges whose lines may run together: in the picture one can hide another, or seem to go on in it."""
+    names = {node.id: shown(node.name, NAME) for node in flat.nodes}
+    found: dict[tuple[str, str], list[str]] = {}
+    for edge in beside:
+        words = " · ".join(_marked(edge, beside=True, ascii=ascii).facts)
+        found.setdefault((edge.source, edge.target), []).append(words)
+    arrow = "->" if ascii else "→"
+    for (source, target), edges in found.items():
+        line = f"  {names[source]} {arrow} {names[target]}: {', '.join(edges)}"
+        yield plain(line) if ascii else line
+    if found:
+        yield ""
 
 
 def _parts(drawing: Drawing) -> Iterator[tuple[str, Drawing | None]]:

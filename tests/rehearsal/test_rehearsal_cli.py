@@ -168,7 +168,7 @@ def test_how_runs_break_is_told_in_one_line(team: str, capsys: pytest.CaptureFix
         (["--price", "3"], "--price 3: two amounts of at least 0 are needed, as 3,15"),
         (["--price", "a,b"], "--price a,b: two amounts"),
         (["--plot", "plot.png"], "--plot plot.png: it is drawn as SVG; name a file that ends in .svg."),
-        (["--stand-ins", "nobody"], "rehearsed_team.py has no variable of that name that is a table"),
+        (["--stand-ins", "nobody"], "rehearsed_team.py has no variable of that name"),
         (["--budget", "calls=3"], "a budget has no dimension 'calls'"),
         (["--set", "x=3"], "the context Case has no field 'x'"),
     ],
