@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import class_of, mutable_part, mutable_value
-from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields, veiled
+from graphflow.model.secrets import MARKED, SHOWN, hide_inputs, secret, secret_fields, veiled
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -87,7 +87,7 @@ class Context(BaseModel):
         marked = [name for name, info in cls.model_fields.items() if secret in info.metadata]
         if marked:
             MARKED.update(marked)
-            cls.model_config["hide_input_in_errors"] = True  # before the class is built, which it is on its first use
+        hide_inputs(cls)
         if cls.__pydantic_fields_complete__:
             check_immutable(cls)
 

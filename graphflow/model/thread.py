@@ -24,6 +24,7 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import NOTHING
 from graphflow.model.secrets import marks_of, veiled
+from graphflow.model.telling import value_text
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
@@ -131,7 +132,7 @@ def last(n: int) -> Last:
         UsageError: if `n` is no whole number of at least one.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        msg = f"last({n!r}): a whole number of at least 1 is needed; history='note' lets no message cross."
+        msg = f"last({value_text(n)}): a whole number of at least 1 is needed; history='note' lets no message cross."
         raise UsageError(msg)
     return Last(n)
 
@@ -144,7 +145,8 @@ def checked_history(where: str, history: Any) -> None:
     """
     if history not in ("note", "summary", "full") and not isinstance(history, Last) and not callable(history):
         msg = (
-            f"{where}(history={history!r}): 'note', last(n), 'summary', 'full', or a function from thread to messages."
+            f"{where}(history={value_text(history)}): 'note', last(n), 'summary', 'full', or a function from thread "
+            "to messages."
         )
         raise UsageError(msg)
 

@@ -16,6 +16,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
 from graphflow.nodes.client import ModelClient, Readied, checked_price
@@ -109,11 +110,11 @@ class Agent(Node[Context]):
         client = _checked_model(where, model)
         others: object = fallbacks
         if not isinstance(others, list | tuple):
-            msg = f"{where}fallbacks={fallbacks!r}: a list of models is needed."
+            msg = f"{where}fallbacks={value_text(fallbacks)}: a list of models is needed."
             raise UsageError(msg)
         given: object = tools
         if not isinstance(given, list | tuple):
-            msg = f"{where}tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
+            msg = f"{where}tools={value_text(tools)}: a list of functions, @tool functions and AskUser() is needed."
             raise UsageError(msg)
         made = tuple(as_tool(found) for found in tools)
         names = [found.name for found in made]
@@ -126,28 +127,34 @@ class Agent(Node[Context]):
             raise UsageError(msg)
         text: object = instructions
         if not isinstance(text, str) and not callable(text):
-            msg = f"{where}instructions={instructions!r}: a text, or a function from state to text."
+            msg = f"{where}instructions={value_text(instructions)}: a text, or a function from state to text."
             raise UsageError(msg)
         if decision not in ("auto", "native", "json"):
-            msg = f"{where}decision={decision!r}: 'auto', 'native' or 'json'."
+            msg = f"{where}decision={value_text(decision)}: 'auto', 'native' or 'json'."
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
         rule: object = deny
         if rule is not None and not callable(rule):
-            msg = f"{where}deny={deny!r}: a function of a tool's name and its arguments is needed."
+            msg = f"{where}deny={value_text(deny)}: a function of a tool's name and its arguments is needed."
             raise UsageError(msg)
         if isinstance(output, str):
-            msg = f"{where}output={output!r}: the type itself is needed, not its name."
+            msg = f"{where}output={value_text(output)}: the type itself is needed, not its name."
             raise UsageError(msg)
         try:
             hash(output)
         except TypeError:
-            msg = f"{where}output={output!r}: the type cannot be told from others, because its metadata have no hash."
+            msg = (
+                f"{where}output={value_text(output)}: the type cannot be told from others, because its metadata have "
+                "no hash."
+            )
             raise UsageError(msg) from None
         part = None if output is None else mutable_part(output)
         if part is not None:
-            msg = f"{where}output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
+            msg = (
+                f"{where}output={value_text(output)}: what an agent gives to others must be frozen: {part[0]}; use "
+                f"{part[1]}."
+            )
             raise UsageError(msg)
         checked_sync(where, deny=deny, instructions=instructions, history=history)
         for bound, number, least in (
@@ -233,7 +240,8 @@ def _checked_model(where: str, model: object) -> ModelClient:
         return ProviderModel(model)
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
-            f"{where}model={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
+            f"{where}model={value_text(model)}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an "
+            "object "
             f"with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
             f"for tests there is graphflow.testing.ScriptedModel."
         )
@@ -247,7 +255,7 @@ def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
     several = isinstance(cast("object", rights), list | tuple | set | frozenset)
     found: frozenset[Any] = frozenset(rights) if several else frozenset([rights])
     if not all(isinstance(right, str) for right in found):
-        msg = f"{where}rights={rights!r}: names of tools are needed."
+        msg = f"{where}rights={value_text(rights)}: names of tools are needed."
         raise UsageError(msg)
     return found
 

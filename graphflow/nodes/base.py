@@ -11,6 +11,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief, Report
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.edges import (
     Branch,
@@ -77,11 +78,11 @@ class Node(Generic[C_contra]):
         checked_bound(where, self.max_visits, "max_visits", least=1)
         said: object = self.description
         if not isinstance(said, str):
-            msg = f"{where}(description={said!r}): a text is needed."
+            msg = f"{where}(description={value_text(said)}): a text is needed."
             raise UsageError(msg)
         limit: object = self.timeout
         if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
-            msg = f"{where}(timeout={self.timeout!r}): a finite number of seconds above 0 is needed, or None."
+            msg = f"{where}(timeout={value_text(self.timeout)}): a finite number of seconds above 0 is needed, or None."
             raise UsageError(msg)
 
     def __repr__(self) -> str:
@@ -182,17 +183,17 @@ class Node(Generic[C_contra]):
         for callee in team:
             checked_node(f"{self!r}.delegates: ", callee)
         if share not in ("pool", "equal") and not (isinstance(share, (int, float)) and 0 < share <= 1):
-            msg = f"{self!r}.delegates(share={share!r}): 'pool', 'equal' or a part above 0 and at most 1."
+            msg = f"{self!r}.delegates(share={value_text(share)}): 'pool', 'equal' or a part above 0 and at most 1."
             raise UsageError(msg)
         if timeout is not None and not timeout > 0:
-            msg = f"{self!r}.delegates(timeout={timeout!r}): a number of seconds above 0, or None."
+            msg = f"{self!r}.delegates(timeout={value_text(timeout)}): a number of seconds above 0, or None."
             raise UsageError(msg)
         checked_history(f"{self!r}.delegates", history)
         checked_sync(f"{self!r}.delegates", history=history)
         several = isinstance(cast("object", grant), list | tuple)
         granted: tuple[Any, ...] = tuple(grant) if several else (grant,)
         if not all(isinstance(name, str) for name in granted):
-            msg = f"{self!r}.delegates(grant={grant!r}): names of tools are needed."
+            msg = f"{self!r}.delegates(grant={value_text(grant)}): names of tools are needed."
             raise UsageError(msg)
         bound = checked_bound(f"{self!r}.delegates", max_hops)
         statement = DelegateStatement(self, team, bound, into, brief, report, share, timeout, history, granted)
@@ -238,7 +239,7 @@ class Node(Generic[C_contra]):
         checked_node(f"{self!r}.on_error: ", to, end=True)
         kinds = catch if isinstance(catch, tuple) else (catch,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-            msg = f"{self!r}.on_error(catch={catch!r}): exception classes are needed."
+            msg = f"{self!r}.on_error(catch={value_text(catch)}): exception classes are needed."
             raise UsageError(msg)
         return Chain((ErrorStatement(self, to, kinds),), self, ())
 
@@ -252,7 +253,7 @@ def choose_from(
         UsageError: if there is no case, or something is no case.
     """
     if not cases or not all(isinstance(case, Branch) for case in cases):
-        msg = f"{source!r}.choose{tuple(cases)!r}: one or more of when(...) and on(...) are needed."
+        msg = f"{source!r}.choose{value_text(tuple(cases))}: one or more of when(...) and on(...) are needed."
         raise UsageError(msg)
     otherwise = None if default is None else as_branch(default)
     target = None if otherwise is None else otherwise.target
@@ -283,7 +284,7 @@ def map_from(
     inner = lane.statements if isinstance(lane, Chain) else ()
     head = lane.head if isinstance(lane, Chain) else lane
     if isinstance(head, Terminal):
-        msg = f"{source!r}.map({lane!r}): a lane begins with a node."
+        msg = f"{source!r}.map({value_text(lane)}): a lane begins with a node."
         raise UsageError(msg)
     statement = MapStatement(source, head, over, join, bound, failure)
     return Chain((statement, *inner), source, (join,))

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 from graphflow.model.thread import Thread, ToolCall
 
 T = TypeVar("T")
@@ -80,7 +81,10 @@ def checked_price(where: str, price: object) -> None:
     """
     if price is None or (isinstance(price, Price) and all(map(_is_money, price))):
         return
-    msg = f"{where}the price of its model is {price!r}: a Price of two Decimals of at least 0 is needed, or None."
+    msg = (
+        f"{where}the price of its model is {value_text(price)}: a Price of two Decimals of at least 0 is needed, or "
+        "None."
+    )
     raise UsageError(msg)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 from graphflow.nodes.edges import checked_bound
 
 Then = Literal["warn", "note", "stop"]
@@ -92,6 +93,6 @@ def _at_least_one(where: str, name: str, number: int) -> int:
 
 def _checked(detector: Detector) -> Detector:
     if detector.then not in ("warn", "note", "stop"):
-        msg = f"{detector.kind}(then={detector.then!r}): 'warn', 'note' or 'stop'."
+        msg = f"{detector.kind}(then={value_text(detector.then)}): 'warn', 'note' or 'stop'."
         raise UsageError(msg)
     return detector

@@ -27,6 +27,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History
 
 if TYPE_CHECKING:
@@ -272,7 +273,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         other = Fork(tuple(as_branch(item) for item in cast("tuple[Item, ...]", other)))
     if isinstance(other, Fork):
         if not other.branches:
-            msg = f"{source!r} >> (): a fork needs at least one branch."
+            msg = f"{value_text(source)} >> (): a fork needs at least one branch."
             raise UsageError(msg)
         statements: tuple[Statement, ...] = (ForkStatement(source, other),)
         tails: tuple[Node[Any], ...] = ()
@@ -291,7 +292,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
     if other is Terminal.START or not hasattr(other, "delegates"):
         given = type(other).__name__
         what = f"a node, a tuple of branches, a chain or END can follow, not {given}"
-        msg = f"{source!r} >> {other!r}: {what}.{_hint(other)}"
+        msg = f"{value_text(source)} >> {value_text(other)}: {what}.{_hint(other)}"
         raise UsageError(msg)
     return Chain((NextStatement(source, other),), source, (other,))
 
@@ -303,11 +304,11 @@ def lead_together(heads: Sequence[Item], target: Node[Any] | Terminal) -> Chain[
         UsageError: if something is no node and no chain.
     """
     if not isinstance(cast("object", heads), tuple):
-        msg = f"{heads!r} >> {target!r}: a node, a chain or a tuple of them can lead to it."
+        msg = f"{value_text(heads)} >> {value_text(target)}: a node, a chain or a tuple of them can lead to it."
         raise UsageError(msg)
     branches = tuple(as_branch(item) for item in heads)
     if not branches:
-        msg = f"() >> {target!r}: at least one node must lead there."
+        msg = f"() >> {value_text(target)}: at least one node must lead there."
         raise UsageError(msg)
     statements: tuple[Statement, ...] = ()
     for branch in branches:
@@ -331,7 +332,7 @@ def as_branch(item: Item) -> Branch[Any]:
         return Branch(chain.head, chain=chain)
     if item is Terminal.END or hasattr(item, "delegates"):
         return Branch(item)
-    msg = f"{item!r} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
+    msg = f"{value_text(item)} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
     raise UsageError(msg)
 
 
@@ -347,7 +348,7 @@ def fork(*branches: Node[Any] | Branch[Any] | Chain[Any], failure: FailurePolicy
         UsageError: if something is no branch, or the policy is unknown.
     """
     if failure not in ("fail_fast", "collect"):
-        msg = f"fork(failure={failure!r}): 'fail_fast' or 'collect'."
+        msg = f"fork(failure={value_text(failure)}): 'fail_fast' or 'collect'."
         raise UsageError(msg)
     return Fork(tuple(as_branch(item) for item in branches), failure)
 
@@ -372,7 +373,10 @@ def when(
         UsageError: if the predicate, the target or the bound makes no sense.
     """
     if not callable(cast("object", test)):
-        msg = f"when({test!r}, ...): a function from state to bool is needed; on(value, node) compares the output."
+        msg = (
+            f"when({value_text(test)}, ...): a function from state to bool is needed; on(value, node) compares the "
+            "output."
+        )
         raise UsageError(msg)
     checked_sync("when", test=test)
     branch = as_branch(to)
@@ -387,14 +391,17 @@ def _label_of(test: object) -> str:
     """
     why: object = test.why if isinstance(test, Explains) else None
     if why is not None and not callable(why):
-        msg = f"when({test!r}): its why is {why!r}; a function from the context to words is needed, or none."
+        msg = (
+            f"when({value_text(test)}): its why is {value_text(why)}; a function from the context to words is "
+            "needed, or none."
+        )
         raise UsageError(msg)
     checked_sync("when", why=why)
     if not isinstance(test, Labelled):
         return str(getattr(test, "__name__", type(test).__name__))
     label: object = test.label
     if not isinstance(label, str):
-        msg = f"when({test!r}): its label is {label!r}; words are needed, or none."
+        msg = f"when({value_text(test)}): its label is {value_text(label)}; words are needed, or none."
         raise UsageError(msg)
     return label
 
@@ -425,7 +432,7 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
         UsageError: if the target or the bound makes no sense.
     """
     branch = as_branch(to)
-    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value!r}", branch.chain)
+    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value_text(value)}", branch.chain)
 
 
 def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
@@ -452,7 +459,10 @@ def checked_sync(where: str, **functions: object) -> None:
     for name, function in functions.items():
         call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-            msg = f"{where}({name}={function!r}): it is called where nothing can be awaited; write a plain function."
+            msg = (
+                f"{where}({name}={value_text(function)}): it is called where nothing can be awaited; write a plain "
+                "function."
+            )
             raise UsageError(msg)
 
 
@@ -464,7 +474,7 @@ def checked_node(where: str, found: object, *, end: bool = False) -> None:
     """
     if not hasattr(found, "delegates") and not (end and found is Terminal.END):
         what = f"a node is needed{', or END' if end else ''}, not {type(found).__name__}"
-        msg = f"{where}{found!r}: {what}.{_hint(found)}"
+        msg = f"{where}{value_text(found)}: {what}.{_hint(found)}"
         raise UsageError(msg)
 
 
@@ -479,6 +489,8 @@ def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: 
         UsageError: if it is not None and not a whole number of at least `least`.
     """
     if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < least):
-        msg = f"{where}({name}={bound!r}): a whole number of at least {least} is needed, or None for no bound."
+        msg = (
+            f"{where}({name}={value_text(bound)}): a whole number of at least {least} is needed, or None for no bound."
+        )
         raise UsageError(msg)
     return bound

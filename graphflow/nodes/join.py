@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
+from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import checked_sync
 
@@ -64,7 +65,10 @@ def quorum(k: int, *, within: float | None = None) -> Policy:
         UsageError: if a number makes no sense.
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1 or (within is not None and not within > 0):
-        msg = f"quorum({k!r}, within={within!r}): at least one branch, within a time above 0, or None."
+        msg = (
+            f"quorum({value_text(k)}, within={value_text(within)}): at least one branch, within a time above 0, or "
+            "None."
+        )
         raise UsageError(msg)
     return Policy("first", k, within)
 
@@ -100,7 +104,10 @@ class Join(Node[Context]):
     ) -> None:
         """Check the policy."""
         if not isinstance(policy, Policy) or losers not in ("finish", "cancel"):
-            msg = f"Join({name!r}, {policy!r}, losers={losers!r}): a policy, and 'finish' or 'cancel', are needed."
+            msg = (
+                f"Join({name!r}, {value_text(policy)}, losers={value_text(losers)}): a policy, and 'finish' or "
+                "'cancel', are needed."
+            )
             raise UsageError(msg)
         checked_sync(f"Join({name!r}", reduce=reduce)
         put = object.__setattr__

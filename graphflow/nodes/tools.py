@@ -17,6 +17,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.nodes.client import ToolSpec
 from graphflow.nodes.edges import checked_bound
 from graphflow.nodes.signatures import Parameters, first_paragraph, home_of, parameters_of
@@ -132,13 +133,16 @@ class Tool:
         where = checked_name(self.name)
         said: object = self.description
         if not isinstance(said, str):
-            msg = f"{where}(description={said!r}): a text is needed."
+            msg = f"{where}(description={value_text(said)}): a text is needed."
             raise UsageError(msg)
         if self.effect not in ("read", "write", "irreversible"):
-            msg = f"{where}(effect={self.effect!r}): 'read', 'write' or 'irreversible'."
+            msg = f"{where}(effect={value_text(self.effect)}): 'read', 'write' or 'irreversible'."
             raise UsageError(msg)
         if self.on_error not in ("data", "raise"):
-            msg = f"{where}(on_error={self.on_error!r}): 'data' tells the model, 'raise' fails the agent's attempt."
+            msg = (
+                f"{where}(on_error={value_text(self.on_error)}): 'data' tells the model, 'raise' fails the agent's "
+                "attempt."
+            )
             raise UsageError(msg)
         for switch in ("approval", "sequential"):
             if not isinstance(getattr(self, switch), bool):
@@ -146,7 +150,7 @@ class Tool:
                 raise UsageError(msg)
         limit: object = self.timeout
         if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
-            msg = f"{where}(timeout={self.timeout!r}): a finite number of seconds above 0 is needed, or None."
+            msg = f"{where}(timeout={value_text(self.timeout)}): a finite number of seconds above 0 is needed, or None."
             raise UsageError(msg)
         checked_bound(where, self.max_calls, "max_calls", least=1)
         checked_bound(where, self.retries, "retries")
@@ -174,14 +178,22 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as a model sees it."""
-        return ToolSpec(self.name, self.description, self.parameters_json)
+        """The tool as a model sees it, without defaults that are secrets."""
+        found = self._parameters
+        known = found is not None and found.json == self.parameters_json
+        return ToolSpec(self.name, self.description, found.shown if found and known else self.parameters_json)
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The names of its parameters that are marked as secrets."""
+        return self._parameters.hidden if self._parameters is not None else frozenset()
+
+    def arguments(self, text: str, *, whole: bool = False) -> dict[str, Any]:
         """Read what a model wrote as the arguments of a call.
 
         Args:
             text: anything at all; an empty text means no arguments.
+            whole: whether an error tells defaults that are secrets, as in runs of older editions.
 
         Returns:
             The function's keyword arguments, defaults filled in, without the `ToolStep`.
@@ -203,7 +215,7 @@ class Tool:
         (default 49.0)}.
         """
         assert self._parameters is not None  # noqa: S101 - for the checker; it is set when the tool is made
-        return self._parameters.read(self.name, text)
+        return self._parameters.read(self.name, text, whole=whole)
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,7 +250,9 @@ class AskUser:
         try:
             TypeAdapter(self.schema)
         except Exception as error:
-            msg = f"{where}(schema={self.schema!r}): a type that a person's answer can be read as is needed ({error})."
+            why = f" ({error})" if isinstance(self.schema, type) else ""  # of a value it shows the value
+            need = "a type that a person's answer can be read as is needed"
+            msg = f"{where}(schema={value_text(self.schema)}): {need}{why}."
             raise UsageError(msg) from error
 
     def __repr__(self) -> str:
@@ -255,13 +269,13 @@ class AskUser:
         """The tool as a model sees it."""
         return ToolSpec(self.name, self.description, self.parameters_json)
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    def arguments(self, text: str, *, whole: bool = False) -> dict[str, Any]:
         """Read what a model wrote, as `Tool.arguments` does.
 
         Raises:
             ValueError: if it is not one question.
         """
-        return _question().read(self.name, text)
+        return _question().read(self.name, text, whole=whole)
 
 
 def _ask(question: str) -> None:
@@ -365,7 +379,8 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
     function: Any = fn.__func__ if static else fn
     if inspect.isclass(function) or not callable(function):
         msg = (
-            f"tool({function!r}): a function or a method is needed. Of a class method, make the tool of what the class "
+            f"tool({value_text(function)}): a function or a method is needed. Of a class method, make the tool of "
+            "what the class "
             f"gives: tool(Class.method)."
         )
         raise UsageError(msg)
@@ -393,14 +408,18 @@ def as_tool(found: object) -> Tool | AskUser:
         UsageError: if it is none of them, or the tool of a method that has no object.
     """
     if isinstance(found, Tool) and found.unbound:
-        msg = f"{found!r} is the tool of a method, and has no object: give obj.{found.name}, the tool of an object."
+        msg = (
+            f"{value_text(found)} is the tool of a method, and has no object: give obj.{found.name}, the tool of an "
+            "object."
+        )
         raise UsageError(msg)
     if isinstance(found, (Tool, AskUser)):
         return found
     if inspect.isfunction(found) or inspect.ismethod(found):
         return as_tool(_make({}, found))
     msg = (
-        f"{found!r} is no tool: a function, a bound method, @tool or AskUser() is needed, not {type(found).__name__}. "
+        f"{value_text(found)} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
+        f"{type(found).__name__}. "
         f"Any other callable becomes one by tool(it, name=...)."
     )
     raise UsageError(msg)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from graphflow.errors import JournalUnavailable, UsageError
+from graphflow.model.telling import value_text
 
 MEMORY: Final = ":memory:"
 APPLICATION: Final = 0x67666A6C
@@ -53,6 +55,10 @@ Trouble: TypeAlias = sqlite3.Error | OSError | UnicodeDecodeError
 """What using a database can raise; the last one if it is so damaged that SQLite's complaint about it is no text."""
 
 
+_ADDRESS: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+"""How an address begins: as a path it would make folders, with a password in their names."""
+
+
 class Place:
     """Where a database is, and how it is to be treated.
 
@@ -68,8 +74,13 @@ class Place:
         name = os.fspath(path)
         if not name or "\0" in name:
             raise UsageError(f"{name!r} is no path; a journal that needs no file is MemoryJournal().")
+        if _ADDRESS.match(name):
+            raise UsageError(
+                f"{value_text(name)} is an address, and no path of a file: a server of PostgreSQL is named as "
+                f"'postgresql://user@host/dbname', to PostgresJournal."
+            )
         if not 0 <= patience <= 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
-            raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
+            raise UsageError(f"patience={value_text(patience)} makes no sense: it is a number of seconds, 0 or more.")
         self.path = Path(name)
         self.memory = name == MEMORY
         self.fsync = fsync

@@ -16,6 +16,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.model.thread import shown
 from graphflow.nodes.client import CallPiece
 from graphflow.nodes.function import is_async
@@ -162,7 +163,7 @@ class AgentCall:
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `ToolStep.sleep`."""
         if not 0 <= seconds < float("inf"):
-            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         await self._runner.nap(seconds)
 

@@ -16,10 +16,11 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
-from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
+from graphflow.events import SECRETIVE, EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
 from graphflow.model.budget import Budget
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.nodes.function import is_async
 from graphflow.runtime.backends import cancelled_classes
 from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
@@ -199,7 +200,8 @@ class Body:
         if key in self._asking:
             raise EffectKeyRequired(path_text(self.path), name)
         key = self._own_key(key)
-        request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest(args), cost)
+        arguments = digest(args, whole=self._runner.fold.edition < SECRETIVE)
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, arguments, cost)
         self._asking.add(key)
         try:
             refused, finished = await self._ask(request)
@@ -274,7 +276,7 @@ class Body:
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `Step.sleep`."""
         if not 0 <= seconds < float("inf"):
-            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()
