@@ -93,7 +93,7 @@ def team(*, native: bool = True) -> tuple[Graph[Case], ScriptedModel]:
     steps = [wrong, right, call("pay_approved", invoice="INV-312"), json.dumps({"finding": "found"})]
     model = ScriptedModel(*steps if native else [json.dumps(in_json(step)) for step in steps], native_tools=native)
     helper = Agent("helper", model=ScriptedModel(), output=Sealed)
-    tools = [pay, pay_approved, AskUser(schema=Creds)]
+    tools: list[Any] = [pay, pay_approved, AskUser(schema=Creds)]
     boss = Agent("boss", model=model, tools=tools, output=Sealed, max_turns=9)
     edge = boss.delegates(helper, max_hops=1, brief=Asked, report=Sealed)
     return Graph("team", START >> boss >> END, edge, context=Case, budget=BUDGET, max_depth=1), model
@@ -169,7 +169,15 @@ class Pair(NamedTuple):
     n: int = 1
 
 
-@pytest.mark.parametrize("kind", [Data, Pair, lambda pin, n=1: (Creds(pin=pin), n)])
+def beside(pin: str, n: int = 1) -> tuple[Creds, int]:
+    """Make a tuple with a model in it."""
+    return Creds(pin=pin), n
+
+
+KINDS: list[Any] = [Data, Pair, beside]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_digest_is_of_a_secret(kind: Any) -> None:
     """A short one could be guessed by it; all else counts."""
     assert digest((kind("1234"),)) == digest((kind("9999"),))

@@ -11,6 +11,7 @@ from graphflow import (
     START,
     Agent,
     AskUser,
+    Brief,
     Budget,
     Context,
     Graph,
@@ -241,13 +242,31 @@ def test_what_is_no_secret_stays_in_the_words_of_pydantic() -> None:
     assert error_text(ValueError(ODD)) == "(its text could not be made: LookupError)"
 
 
-@pytest.mark.parametrize("base", [Context, Report])
-def test_our_own_classes_hide_what_was_given(base: type[BaseModel]) -> None:
-    """A context, and a report, that holds any secret says in no error what it was given."""
-    namespace = {"__annotations__": {"token": SecretStr, "count": int}, "__module__": __name__}
-    kind: Any = type(base)("Sealed", (base,), namespace)
+class Hidden(Context):
+    """A context with a secret."""
 
+    token: SecretStr
+    count: int
+
+
+class HiddenReport(Report):
+    """A report with a secret."""
+
+    token: SecretStr
+    count: int
+
+
+class HiddenBrief(Brief):
+    """A brief with a secret."""
+
+    token: tuple[Annotated[str, secret], ...]
+    count: int
+
+
+@pytest.mark.parametrize("kind", [Hidden, HiddenReport, HiddenBrief])
+def test_our_own_classes_hide_what_was_given(kind: type[BaseModel]) -> None:
+    """A context, a report and a brief that hold any secret say in no error what they were given."""
     with pytest.raises(ValidationError) as caught:
-        kind(token=KEY)
+        kind.model_validate({"token": KEY})
 
     assert KEY not in str(caught.value)

@@ -64,7 +64,6 @@ from graphflow.graphs.rounds import (
 from graphflow.graphs.routes import Rule
 from graphflow.model.context import Context
 from graphflow.model.state import State
-from graphflow.model.telling import value_text
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.client import ModelClient
@@ -190,10 +189,7 @@ def orchestrator_workers(
     first = () if chooser is None else (chooser,)
     members_of(where, "workers", workers, (*first, lead))
     if isinstance(lead, Graph):
-        msg = (
-            f"{where}: lead={value_text(lead)}: a graph has nobody that delegates from outside; give an agent or a "
-            "function."
-        )
+        msg = f"{where}: lead={lead!r}: a graph has nobody that delegates from outside; give an agent or a function."
         raise UsageError(msg)
     check(where, "policy", policy, optional(instance(EffortPolicy, "an EffortPolicy")))
     rule = cast("Rule | None", tier if chooser is None else None)
@@ -354,8 +350,7 @@ def evaluator_optimizer(
     )
     if author.name == verifier.name or is_renamed(author, verifier):
         msg = (
-            f"{where}: author={value_text(author)}, verifier={value_text(verifier)}: nobody accepts work of their "
-            "own; give another node "
+            f"{where}: author={author!r}, verifier={verifier!r}: nobody accepts work of their own; give another node "
             f"with another name, instructions of its own or another model."
         )
         raise UsageError(msg)

@@ -55,10 +55,8 @@ def check_answers(answers: object) -> None:
     """
     if isinstance(answers, Mapping) and all(isinstance(name, str) for name in cast("Mapping[object, object]", answers)):
         return
-    msg = (
-        f"answers={value_text(answers)}: a table of answers by the ids of their questions is needed, as "
-        f"answers={{id: value}}."
-    )
+    shown = value_text(cast("object", answers))
+    msg = f"answers={shown}: a table of answers by the ids of their questions is needed, as answers={{id: value}}."
     raise UsageError(msg)
 
 

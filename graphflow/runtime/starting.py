@@ -136,7 +136,8 @@ def check_given(budget: object, listeners: object) -> None:
     if listeners == ():
         return
     if not isinstance(listeners, Sequence) or not all(map(callable, cast("Sequence[object]", listeners))):
-        msg = f"listeners={value_text(listeners)}: a list of functions is needed, each of which takes an Event."
+        shown = value_text(cast("object", listeners))
+        msg = f"listeners={shown}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)
 
 
