@@ -27,6 +27,7 @@ from graphflow import (
     secret,
     tool,
 )
+from graphflow.cli.calls import AskedCall
 from graphflow.cli.forms import json_schema
 from graphflow.errors import JournalDamaged
 from graphflow.events import EDITION, EffectRequested, Event
@@ -124,6 +125,14 @@ async def test_a_default_that_is_a_secret_is_told_to_nobody(native: bool, anyio_
     assert "often" in repr(model.requests[0])
     assert KEY not in json.dumps(graph.structure())
     assert KEY not in json.dumps(json_schema(Creds))
+
+
+def test_the_command_line_shows_whoever_approves_a_call_no_secret() -> None:
+    """Neither a default nor what a model has written there."""
+    asked = [AskedCall(pay, {"invoice": "INV-311", **more}).arguments() for more in ({}, {"pin": "1234"})]
+
+    assert [found["pin"] for found in asked] == [SHOWN, SHOWN]
+    assert asked[0]["often"] == 7
 
 
 def test_a_default_that_is_a_secret_counts_in_a_fingerprint() -> None:

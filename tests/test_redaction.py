@@ -283,7 +283,15 @@ def test_replies_are_redacted_part_by_part() -> None:
 
 # --- what Python has written -----------------------------------------------------------------------------------------
 
-SECRETS = ["two\nlines", "both \"kinds\" of 'quotes'", "a\ttab", "back\\slash", "\x1b[31mred", "caf\u00e9\u2028"]
+SECRETS = [
+    "two\nlines",
+    "both \"kinds\" of 'quotes'",
+    "a\ttab",
+    "back\\slash",
+    "\x1b[31mred",
+    "caf\u00e9\u2028",
+    "no\xa0break",
+]
 FORMS: list[Callable[[Any], str]] = [
     repr, ascii, lambda text: repr([{"it": text}]), lambda text: repr(repr(text)), lambda text: repr(text.encode())
 ]  # fmt: skip

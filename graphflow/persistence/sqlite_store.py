@@ -55,7 +55,7 @@ Trouble: TypeAlias = sqlite3.Error | OSError | UnicodeDecodeError
 """What using a database can raise; the last one if it is so damaged that SQLite's complaint about it is no text."""
 
 
-_ADDRESS: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://")
+_ADDRESS: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
 """How an address begins: as a path it would make folders, with a password in their names."""
 
 
