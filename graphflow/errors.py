@@ -122,6 +122,7 @@ class NodeTimeout(NodeError, TimeoutError):
     """An attempt took longer than allowed.
 
     Attributes:
+        path: the text of the path of the visit.
         limit: the allowed active seconds.
         elapsed: the active seconds that had passed when it was noticed.
     """

@@ -31,7 +31,7 @@ from graphflow import (
     when,
 )
 from graphflow.errors import UsageError
-from graphflow.graphs.agents import ungated_tools
+from graphflow.graphs.agent_rules import ungated_tools
 from graphflow.graphs.export import fingerprint, structure
 from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.thread import Thread, last

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, field_validator
 from graphflow import (
     END,
     START,
+    Agent,
     Budget,
     Call,
     Context,
@@ -29,7 +30,9 @@ from graphflow import (
     State,
     Update,
     append,
+    fork,
     node,
+    ping_pong,
     run,
     run_sync,
     start,
@@ -37,7 +40,7 @@ from graphflow import (
 )
 from graphflow.errors import BoundHit, MutableContext, StrayCancellation, UsageError
 from graphflow.events import Event, Row
-from graphflow.testing import ManualClock
+from graphflow.testing import ManualClock, ScriptedModel
 from tests.support import BreakingJournal, SlowJournal
 
 
@@ -88,6 +91,8 @@ WRONG: list[Callable[[], object]] = [
     lambda: a.choose(when(later, b), default=END),  # type: ignore[arg-type]
     lambda: a.choose(when(bool, b), default="b"),  # type: ignore[arg-type]
     lambda: a.map(b, over=later, join=Join("j")),  # type: ignore[arg-type]
+    lambda: a.map(b, over=lambda _: (), join=Join("j"), failure="ignore"),  # type: ignore[arg-type]
+    lambda: fork(a, b, failure="ignore"),  # type: ignore[arg-type]
     lambda: Join("j", reduce=later),  # type: ignore[arg-type]
     lambda: a.delegates("b", max_hops=1),  # type: ignore[arg-type]
     lambda: a.hands_off(END, max_hops=1),  # type: ignore[arg-type]
@@ -103,6 +108,27 @@ def test_what_makes_no_sense_is_refused_where_it_is_written(wrong: Callable[[], 
     """An outcome, an edge or a graph with the wrong kind of thing in it is a `UsageError` at once."""
     with pytest.raises(UsageError):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (lambda: node(retries=-1)(later), "FunctionNode 'later': retries=-1: a whole number of at least 0 is needed"),
+        (lambda: Join("j", reduce=later), "Join 'j': reduce=<function later at "),  # type: ignore[arg-type]
+        (lambda: a.delegates(b, max_hops=-1), "<FunctionNode 'a'>.delegates: max_hops=-1: a whole number"),
+        (lambda: a.delegates(b, max_hops=1, share=2), "<FunctionNode 'a'>.delegates: share=2: 'pool', 'equal'"),
+        (lambda: graph(START >> a >> END, max_depth=-1), "Graph 'graph': max_depth=-1: a whole number"),
+        (lambda: ping_pong(0), "ping_pong: rounds=0: a whole number of at least 1 is needed"),
+        (lambda: Agent("desk", model=ScriptedModel(), max_turns=0), "Agent 'desk': max_turns=0: a whole number"),
+        (lambda: Agent("desk", model=ScriptedModel(), tools=5), "Agent 'desk': tools=5: a list of functions"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_argument_is_told_in_one_form(wrong: Callable[[], object], text: str) -> None:
+    """Whoever refuses an argument says where it was given, then the argument, then the rule."""
+    with pytest.raises(UsageError) as caught:
+        wrong()
+
+    assert str(caught.value).startswith(text)
 
 
 def test_a_default_may_be_a_chain() -> None:

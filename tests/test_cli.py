@@ -436,7 +436,7 @@ def test_a_last_line_that_was_cut_off_is_left_out(team: Team, tmp_path: Path, ca
         (["-o", "team.dot"], "digraph"),
         (["-o", "picture", "-f", "dot"], "digraph"),
         (["-o", "-", "-f", "dot"], "digraph"),
-        ([], "team: ≤ 10 runs"),
+        ([], "team: ≤ 10 node runs"),
     ],
 )
 def test_a_graph_is_drawn(team: Team, tmp_path: Path, capsys: Printed, words: list[str], begins: str) -> None:

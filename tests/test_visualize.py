@@ -641,7 +641,7 @@ def test_facts_of_a_graph() -> None:
     drawn = drawing_of(graph).graphs[1]
 
     assert drawn.facts == (
-        "≤ 1 run", "≤ 20,000 tokens", "≤ $0.10", "≤ 60 s", "depth ≤ 2", "≤ 1 handoff", "≤ 9 hops", "gives Report",
+        "≤ 1 node run", "≤ 20,000 tokens", "≤ $0.10", "≤ 60 s", "depth ≤ 2", "≤ 1 handoff", "≤ 9 hops", "gives Report",
         "1 retry",
     )  # fmt: skip
     assert budget_words(None) == ()

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-from graphflow.graphs.counting import Case, Counter
+from graphflow.graphs.counting import AtMost, Counter
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import INF
 from graphflow.graphs.spend import CALLS
@@ -88,7 +88,7 @@ def _worst_case(graph: Graph[Any]) -> WorstCase:
     )
 
 
-def _numbers(case: Case) -> dict[str, float]:
+def _numbers(case: AtMost) -> dict[str, float]:
     return dict(zip(DIMENSIONS, (*case.spend, case.concurrent, case.depth), strict=True))
 
 

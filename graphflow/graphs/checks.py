@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from graphflow.errors import GraphProblems
-from graphflow.graphs import agents, rules, scopes, team_rules
+from graphflow.graphs import agent_rules, fork_rules, rules, team_rules
 from graphflow.graphs.bounds import worst_case
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import INF, Look, Problem, as_graph, look_at
@@ -33,19 +33,19 @@ RULES: Final[tuple[Rule, ...]] = (
     rules.contract_types,
     rules.unknown_field,
     rules.enter_missing,
-    scopes.fork_reentry,
-    scopes.side_entry,
-    scopes.loop_entry,
-    scopes.end_needs_join,
-    scopes.parallel_fields,
+    fork_rules.fork_reentry,
+    fork_rules.side_entry,
+    fork_rules.loop_entry,
+    fork_rules.end_needs_join,
+    fork_rules.parallel_fields,
     team_rules.delegate_unbounded,
     team_rules.graph_source,
     team_rules.delegation_cycle,
     team_rules.too_deep,
     team_rules.handoff_to_caller,
-    agents.tool_clash,
-    agents.no_team,
-    agents.answer_contract,
+    agent_rules.tool_clash,
+    agent_rules.no_team,
+    agent_rules.answer_contract,
 )
 """The rules of every graph, nested ones too."""
 
@@ -55,12 +55,12 @@ ROOT_RULES: Final[tuple[Rule, ...]] = (team_rules.irreversible_ungated,)
 ADVICE: Final[tuple[Rule, ...]] = (
     rules.no_default,
     rules.no_max_items,
-    scopes.join_policy,
-    agents.same_description,
-    agents.overlapping_tools,
-    agents.full_history,
-    agents.unknown_right,
-    agents.unknown_grant,
+    fork_rules.join_policy,
+    agent_rules.same_description,
+    agent_rules.overlapping_tools,
+    agent_rules.full_history,
+    agent_rules.unknown_right,
+    agent_rules.unknown_grant,
 )
 """The warnings of every graph."""
 
@@ -137,7 +137,7 @@ def _budget(graph: Graph[Any], *, proved: bool) -> Iterator[Problem]:
         message = f"the graph {graph.name!r} has no budget, so only its structure limits what a run spends."
         yield Problem("no-budget", (), message, "Add budget=Budget(...), here or to run(...).", "warning")
     if graph.budget is not None:
-        yield from agents.unpriced(graph)
+        yield from agent_rules.unpriced(graph)
     if graph.budget is None or not proved:
         return
     case = worst_case(graph)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Station
 from graphflow.graphs.flows import Flows, Frame, Level
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import INF, Link, as_graph, longest, look_at, nested_graphs
+from graphflow.graphs.look import INF, Link, as_graph, key_text, longest, look_at, nested_graphs
 from graphflow.graphs.spend import CALLS, NOTHING_SPENT, Spend, all_of, heaviest, plus, times, total
 from graphflow.model.budget import Budget
 from graphflow.nodes.agent import Agent
@@ -32,7 +32,7 @@ MANY_CALLERS: Final = 50
 """With more callers than this the calls of all of them are counted together only."""
 
 
-class Case(NamedTuple):
+class AtMost(NamedTuple):
     """What one activation of a graph can do at most."""
 
     spend: Spend
@@ -78,15 +78,15 @@ class Counter:
         )
         self.structural: set[str] = set()
         self.open_costs: dict[str, set[str]] = {}
-        self._cases: dict[tuple[int, float], Case] = {}
+        self._cases: dict[tuple[int, float], AtMost] = {}
 
-    def run(self) -> Case:
+    def run(self) -> AtMost:
         """Count, inner graphs first, so that nothing recurs."""
         for inner in self.graphs:
             self._case(inner, INF)
         return self.activation(self.graph, INF)
 
-    def activation(self, graph: Graph[Any], left: float) -> Case:
+    def activation(self, graph: Graph[Any], left: float) -> AtMost:
         """Return the case of one activation of a graph, with a depth that is left around it."""
         left = min(left, INF if graph.max_depth is None else graph.max_depth)
         if left >= self._case(graph, INF).depth:
@@ -96,7 +96,7 @@ class Counter:
             return case._replace(spend=case.spend.under(_caps(graph.budget)))
         return case
 
-    def _case(self, graph: Graph[Any], left: float) -> Case:
+    def _case(self, graph: Graph[Any], left: float) -> AtMost:
         key = (id(graph), left)
         if key not in self._cases:
             self._cases[key] = _Activation(self, graph, left).case()
@@ -170,10 +170,10 @@ class _Activation:
         self.stations = graph.compiled.stations
         self.lanes: dict[int, _Sum] = {}
 
-    def case(self) -> Case:
+    def case(self) -> AtMost:
         """Return the case."""
         found = self._domain(self.flows.root)
-        return Case(found.spend, plus(found.running, found.late), min(found.depth, self.left))
+        return AtMost(found.spend, plus(found.running, found.late), min(found.depth, self.left))
 
     def _domain(self, frame: Frame) -> _Sum:
         """Add up what shares its counters: the frame, or one lane, and the calls from there.
@@ -220,7 +220,7 @@ class _Activation:
             return _Sum()
         items = _items(out)
         if items == INF:
-            self.counter.structural.add(f"the map at {_shown(key)!r} has no max_items")
+            self.counter.structural.add(f"the map at {key_text(key)!r} has no max_items")
         if id(frame.lanes[key]) not in self.lanes:
             self.lanes[id(frame.lanes[key])] = self._domain(frame.lanes[key])
         lane = self.lanes[id(frame.lanes[key])]
@@ -425,7 +425,3 @@ def _spend_of_agent(agent: Agent) -> Spend:
 def _works_beside_its_team(node: Node[Any]) -> bool:
     """Whether a node can be at work while its callees are: the tools and the delegations of one turn run at once."""
     return isinstance(node, Agent) and any(isinstance(tool, Tool) for tool in node.tools)
-
-
-def _shown(key: Key) -> str:
-    return key if isinstance(key, str) else key.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
 
 from graphflow.errors import MutableContext, UsageError
 from graphflow.model.budget import Budget
@@ -13,6 +13,7 @@ from graphflow.model.context import Context
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
+from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_sync
 from graphflow.nodes.client import ModelClient
 from graphflow.nodes.detect import Detector
 from graphflow.nodes.edges import (
@@ -26,9 +27,7 @@ from graphflow.nodes.edges import (
     NextStatement,
     Statement,
     Terminal,
-    checked_bound,
     checked_node,
-    checked_sync,
 )
 from graphflow.nodes.join import init_node
 
@@ -112,13 +111,12 @@ class Graph(Node[Any], Generic[C]):
             raise MutableContext(
                 context.__name__, [("(class)", "its type variables are unbound", "a class such as Box[Item]")]
             )
+        for function, given in (("enter", enter), ("leave", leave)):
+            checked_call(f"Graph {name!r}", given, function, "a function of the state, or None,")
         checked_sync(f"Graph {name!r}", enter=enter, leave=leave)
         if escalate is not None:
-            checked_node(f"Graph {name!r}: escalate=", escalate)
-        limit: object = budget
-        if limit is not None and not isinstance(limit, Budget):
-            msg = f"Graph({name!r}, budget={value_text(budget)}): a Budget is needed, or None."
-            raise UsageError(msg)
+            checked_node(f"Graph {name!r}: escalate", escalate)
+        checked_budget(f"Graph {name!r}", budget)
         put = object.__setattr__
         put(self, "statements", tuple(statements.values()))
         put(self, "context", context)
@@ -129,9 +127,10 @@ class Graph(Node[Any], Generic[C]):
             ("max_handoffs", max_handoffs),
             ("max_hops", max_hops),
         ):
-            put(self, bound, checked_bound(f"Graph {name!r}: ", value, bound))
+            put(self, bound, checked_bound(f"Graph {name!r}", value, bound))
         put(self, "escalate", escalate)
-        watchers: tuple[object, ...] = (detect,) if isinstance(detect, Detector) else tuple(detect)
+        several = isinstance(cast("object", detect), list | tuple)
+        watchers: tuple[object, ...] = tuple(detect) if several else (detect,)
         if not all(isinstance(found, Detector) for found in watchers):
             known = "ping_pong(...), repetition(...) and no_progress(...) are detectors"
             msg = f"Graph({name!r}, detect={value_text(detect)}): {known}."

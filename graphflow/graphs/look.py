@@ -195,6 +195,11 @@ def names_of(keys: Iterable[Key]) -> set[str]:
     return {key for key in keys if isinstance(key, str)}
 
 
+def key_text(key: Key) -> str:
+    """Return a node's name, START or END, as messages show it."""
+    return key if isinstance(key, str) else key.value
+
+
 def knots(edges: Iterable[tuple[H, H]]) -> list[set[H]]:
     """Return the strongly connected parts that hold a cycle.
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, out_edges, qualified
 from graphflow.graphs.graph import ends
-from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, knots, loose_edges, reach
+from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, key_text, knots, loose_edges, reach
 from graphflow.model.context import Context, append, reducer_of
 from graphflow.model.contract import Brief, Report
 from graphflow.nodes.agent import Agent
@@ -240,9 +240,9 @@ def _into(look: Look, field: str, comes: Any, where: tuple[str, ...], said: str)
 
 def _never_fits(comes: Any, takes: Any) -> bool:
     """Tell whether no value of one type is ever taken as another, as far as that can be said of plain types."""
-    if _is_model(takes):
-        return (_is_model(comes) and not issubclass(comes, takes)) or comes in _PLAIN or _is_text(comes)
-    return (takes in _PLAIN and _is_model(comes)) or (takes is str and comes in (int, float, bool))
+    if is_model(takes):
+        return (is_model(comes) and not issubclass(comes, takes)) or comes in _PLAIN or _is_text(comes)
+    return (takes in _PLAIN and is_model(comes)) or (takes is str and comes in (int, float, bool))
 
 
 _PLAIN = (str, int, float, bool)
@@ -257,7 +257,8 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
 
 
-def _is_model(kind: Any) -> bool:
+def is_model(kind: Any) -> bool:
+    """Tell whether a type is a class of pydantic models."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
@@ -266,10 +267,10 @@ def contract_types(look: Look) -> Iterator[Problem]:
     for statement in look.graph.statements:
         if isinstance(statement, DelegateStatement):
             name, brief, report = statement.source.name, statement.brief, statement.report
-            if not (_is_model(brief) and issubclass(brief, Brief)):
+            if not (is_model(brief) and issubclass(brief, Brief)):
                 message = f"{name!r}.delegates(brief={brief!r}): a class derived from Brief is needed."
                 yield Problem("contract-type", (name,), message, "Derive it from Brief; it may add fields.")
-            if not _is_model(report):
+            if not is_model(report):
                 message = f"{name!r}.delegates(report={report!r}): a pydantic model is needed."
                 yield Problem("contract-type", (name,), message, "Give a class derived from pydantic.BaseModel.")
 
@@ -317,7 +318,7 @@ def no_default(look: Look) -> Iterator[Problem]:
     """A choose has a default, or its token may end there."""
     for source, out in look.compiled.outs():
         if isinstance(out, ChooseOut) and out.default is None:
-            name = _shown(source)
+            name = key_text(source)
             message = f"choose at {name!r} has no default: where no case holds, the token ends there."
             yield Problem("no-default", (name,), message, "Add default=.", "warning")
 
@@ -326,10 +327,6 @@ def no_max_items(look: Look) -> Iterator[Problem]:
     """A map says how many lanes it starts at most."""
     for source, out in look.compiled.outs():
         if isinstance(out, MapOut) and out.max_items is None:
-            name = _shown(source)
+            name = key_text(source)
             message = f"map at {name!r} has no max_items, so no bound holds for what its lanes do."
             yield Problem("no-max-items", (name,), message, "Add max_items=.", "warning")
-
-
-def _shown(key: Key) -> str:
-    return key if isinstance(key, str) else key.value

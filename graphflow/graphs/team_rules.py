@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from graphflow.graphs.agents import ungated_tools
+from graphflow.graphs.agent_rules import ungated_tools
 from graphflow.graphs.compiled import Edge, Key
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import (

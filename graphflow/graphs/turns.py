@@ -28,6 +28,9 @@ Until: TypeAlias = Callable[[Any], bool]
 Decide: TypeAlias = Callable[[Any], "str | Awaitable[str | None] | None"]
 """Names from a conversation who speaks next; None ends it."""
 
+Allowed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Who may follow whom, as pairs of a name and names; a name that is missing may be followed by anybody."""
+
 FINISH: Final = "finish"
 """What a person says to end a conversation."""
 
@@ -105,7 +108,7 @@ class _Next:
 
     names: tuple[str, ...]
     apart: frozenset[str]
-    allowed: tuple[tuple[str, tuple[str, ...]], ...]
+    allowed: Allowed
     where: str = field(default="", kw_only=True, metadata=UNMARKED)
 
     def candidates(self, context: Conversation) -> tuple[str, ...]:
@@ -231,10 +234,6 @@ class Named(_Next):
         return self.give(state.context.speaker, state.context)
 
 
-Allowed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Who may follow whom, as pairs of a name and names; a name that is missing may be followed by anybody."""
-
-
 def checked_transitions(
     where: str, names: tuple[str, ...], given: Mapping[str, tuple[str, ...] | list[str]] | None, *, least: int = 1
 ) -> Allowed:
@@ -265,7 +264,7 @@ def checked_transitions(
     return tuple((name, tuple(one for one in names if one in after)) for name, after in table.items())
 
 
-def checked_rotation(where: str, names: tuple[str, ...], allowed: tuple[tuple[str, tuple[str, ...]], ...]) -> None:
+def checked_rotation(where: str, names: tuple[str, ...], allowed: Allowed) -> None:
     """Make sure that a rotation is allowed.
 
     Raises:

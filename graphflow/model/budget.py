@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -67,10 +68,8 @@ class Budget:
                 raise ValueError(msg)
             put(self, name, amount)
         put(self, "usd", _money(usd))
-        if seconds is not None and not 0 <= seconds < float("inf"):
-            msg = (
-                f"Budget(seconds={value_text(seconds)}): a finite number of at least 0 is needed, or None for no bound."
-            )
+        if seconds is not None and not is_seconds(seconds):
+            msg = f"Budget(seconds={seconds!r}): a finite number of at least 0 is needed, or None for no bound."
             raise ValueError(msg)
         put(self, "seconds", seconds)
 
@@ -120,11 +119,11 @@ class Budget:
             shares[name] = None if amount is None else amount // parts + (index < amount % parts)
         usd = None
         if self.usd is not None:
-            cents = self.usd.scaleb(6)
-            whole = int(cents)
+            millionths = self.usd.scaleb(6)
+            whole = int(millionths)
             usd = Decimal(whole // parts + (index < whole % parts)).scaleb(-6)
             if index == 0:
-                usd += (cents - whole).scaleb(-6)
+                usd += (millionths - whole).scaleb(-6)
         return Budget(**shares, usd=usd, seconds=self.seconds)
 
 
@@ -135,6 +134,17 @@ class _Open:
 
 
 _new: Callable[[type], Any] = object.__new__
+
+
+def is_seconds(found: object) -> bool:
+    """Whether something is a finite number of seconds, of at least 0.
+
+    >>> is_seconds(2.5), is_seconds(float("inf")), is_seconds("2.5"), is_seconds(True), is_seconds(10**400)
+    (True, False, False, False, False)
+    """
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return False
+    return 0 <= found <= sys.float_info.max
 
 
 def _money(usd: Decimal | str | int | None) -> Decimal | None:

@@ -12,8 +12,7 @@ from graphflow.model.secrets import hide_inputs, veiled_args
 
 Bound = Literal[
     "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
-    "no_progress",
-    "max_tool_calls", "max_calls", "transfers",
+    "no_progress", "max_tool_calls", "max_calls", "transfers",
     "node_runs", "model_calls", "tool_calls", "retries", "tokens", "usd", "seconds",
 ]  # fmt: skip
 """What may stop something that would go on."""
@@ -31,7 +30,7 @@ CODES: Final[tuple[str, ...]] = get_args(Code)
 """Every code, in order."""
 
 LATER_CODES: Final = frozenset({"max_tool_calls", "max_calls", "transfers"})
-"""Those that there were not when runs were stored first: a fingerprint leaves them out, so that those can go on."""
+"""Codes that came after the first runs were stored: a fingerprint leaves them out, so that those runs can go on."""
 
 BOUNDS: Final[frozenset[str]] = frozenset(get_args(Bound))
 """The codes that are bounds."""

@@ -1,7 +1,7 @@
 """What a node can answer: each outcome is a type of its own.
 
-`None` and `Update` change the context; `Done`, `Handoff`, `Delegate` and `Pause` are outcomes, each with an optional
-update; any other value that a node returns is its output.
+`None` gives nothing, and `Update` changes the context; `Done`, `Handoff`, `Delegate` and `Pause` are outcomes, each
+with an optional update; any other value that a node returns is its output.
 """
 
 from __future__ import annotations

@@ -19,12 +19,14 @@ from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
+from graphflow.nodes.checked import checked_call, checked_count, checked_names, checked_sync, checked_type
 from graphflow.nodes.client import ModelClient, Readied, checked_price
-from graphflow.nodes.edges import checked_bound, checked_sync
 from graphflow.nodes.join import init_node
 from graphflow.nodes.tools import AskUser, Tool, as_tool
 
-Decision = Literal["auto", "native", "json"]
+DecisionMode = Literal["auto", "native", "json"]
+"""How a model says what to call; "auto" goes by what is known of the model."""
+
 Deny = Callable[[str, Mapping[str, Any]], "str | None"]
 """Why a tool must not be called with these arguments, or None. Pure and sync."""
 
@@ -72,7 +74,7 @@ class Agent(Node[Context]):
     max_turns: int
     max_tool_calls: int
     repairs: int
-    decision: Decision
+    decision: DecisionMode
     history: History | None
     max_tokens: int
     rights: frozenset[str] | None
@@ -91,7 +93,7 @@ class Agent(Node[Context]):
         max_turns: int = 10,
         max_tool_calls: int = 32,
         repairs: int = 1,
-        decision: Decision = "auto",
+        decision: DecisionMode = "auto",
         history: History | None = None,
         max_tokens: int = 1024,
         rights: Iterable[str] | None = None,
@@ -106,76 +108,37 @@ class Agent(Node[Context]):
         writes: Iterable[str] | None = None,
     ) -> None:
         """Check everything that can be checked before there is a graph."""
-        where = f"{type(self).__name__} {name!r}: "
+        where = f"{type(self).__name__} {name!r}"
         client = _checked_model(where, model)
-        others: object = fallbacks
-        if not isinstance(others, list | tuple):
-            msg = f"{where}fallbacks={value_text(fallbacks)}: a list of models is needed."
-            raise UsageError(msg)
-        given: object = tools
-        if not isinstance(given, list | tuple):
-            msg = f"{where}tools={value_text(tools)}: a list of functions, @tool functions and AskUser() is needed."
-            raise UsageError(msg)
-        made = tuple(as_tool(found) for found in tools)
-        names = [found.name for found in made]
-        double = next((one for one in names if names.count(one) > 1), None)
-        if double is not None:
-            msg = (
-                f"{where}two tools have the name {double!r}: a model could not tell them apart; rename one, those of a "
-                f"tool server with server.tools(..., prefix=...)."
-            )
-            raise UsageError(msg)
-        text: object = instructions
-        if not isinstance(text, str) and not callable(text):
-            msg = f"{where}instructions={value_text(instructions)}: a text, or a function from state to text."
-            raise UsageError(msg)
+        others = _checked_fallbacks(where, fallbacks)
+        made = _checked_tools(where, tools)
+        _check_instructions(where, instructions)
         if decision not in ("auto", "native", "json"):
-            msg = f"{where}decision={value_text(decision)}: 'auto', 'native' or 'json'."
+            msg = f"{where}: decision={decision!r}: 'auto', 'native' or 'json' is needed."
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
-        rule: object = deny
-        if rule is not None and not callable(rule):
-            msg = f"{where}deny={value_text(deny)}: a function of a tool's name and its arguments is needed."
-            raise UsageError(msg)
-        if isinstance(output, str):
-            msg = f"{where}output={value_text(output)}: the type itself is needed, not its name."
-            raise UsageError(msg)
-        try:
-            hash(output)
-        except TypeError:
-            msg = (
-                f"{where}output={value_text(output)}: the type cannot be told from others, because its metadata have "
-                "no hash."
-            )
-            raise UsageError(msg) from None
-        part = None if output is None else mutable_part(output)
-        if part is not None:
-            msg = (
-                f"{where}output={value_text(output)}: what an agent gives to others must be frozen: {part[0]}; use "
-                f"{part[1]}."
-            )
-            raise UsageError(msg)
+        checked_call(where, deny, "deny", "a function of a tool's name and its arguments")
+        _check_output(where, output)
         checked_sync(where, deny=deny, instructions=instructions, history=history)
         for bound, number, least in (
             ("max_turns", max_turns, 1), ("max_tool_calls", max_tool_calls, 0), ("repairs", repairs, 0),
             ("max_tokens", max_tokens, 1),
         ):  # fmt: skip
-            if checked_bound(where, number, bound, least) is None:
-                msg = f"{where}{bound}=None: an agent is bounded; give a number."
-                raise UsageError(msg)
+            checked_count(where, number, bound, least)
         values: dict[str, Any] = {
-            "model": client, "fallbacks": tuple(_checked_model(where, one) for one in fallbacks),
+            "model": client, "fallbacks": others,
             "instructions": instructions, "tools": made, "output": output, "max_turns": max_turns,
             "max_tool_calls": max_tool_calls, "repairs": repairs, "decision": decision, "history": history,
-            "max_tokens": max_tokens, "rights": None if rights is None else _names(where, rights), "deny": deny,
+            "max_tokens": max_tokens, "deny": deny,
+            "rights": None if rights is None else checked_names(where, rights, "rights", "tools"),
         }  # fmt: skip
         for key, value in values.items():
             object.__setattr__(self, key, value)
         init_node(
             self, name, description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into,
             gate=gate, irreversible=any(_is_ungated(found) for found in made),
-            reads=None if reads is None else frozenset(reads), writes=None if writes is None else frozenset(writes),
+            reads=reads, writes=writes,
         )  # fmt: skip
 
     def named(self, name: str) -> Self:
@@ -213,7 +176,7 @@ class Agent(Node[Context]):
             UsageError: if it is no model.
         """
         copy = self.named(self.name)
-        object.__setattr__(copy, "model", _checked_model(f"{self!r}.with_model: ", model))
+        object.__setattr__(copy, "model", _checked_model(f"{self!r}.with_model", model))
         object.__setattr__(copy, "fallbacks", ())
         return copy
 
@@ -228,7 +191,7 @@ class Supervisor(Agent):
     kind: ClassVar[str] = "supervisor"
 
 
-def _checked_model(where: str, model: object) -> ModelClient:
+def _checked_model(where: str, model: object, name: str = "model") -> ModelClient:
     """Return a client as it is, and the name of a model as the client of its provider.
 
     Raises:
@@ -240,8 +203,7 @@ def _checked_model(where: str, model: object) -> ModelClient:
         return ProviderModel(model)
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
-            f"{where}model={value_text(model)}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an "
-            "object "
+            f"{where}: {name}={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
             f"with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
             f"for tests there is graphflow.testing.ScriptedModel."
         )
@@ -251,13 +213,56 @@ def _checked_model(where: str, model: object) -> ModelClient:
     return model
 
 
-def _names(where: str, rights: Iterable[str]) -> frozenset[str]:
-    several = isinstance(cast("object", rights), list | tuple | set | frozenset)
-    found: frozenset[Any] = frozenset(rights) if several else frozenset([rights])
-    if not all(isinstance(right, str) for right in found):
-        msg = f"{where}rights={value_text(rights)}: names of tools are needed."
+def _checked_fallbacks(where: str, fallbacks: object) -> tuple[ModelClient, ...]:
+    """Return the models that are asked when one has failed, each as a client.
+
+    Raises:
+        UsageError: if they are no list, or one is no model.
+    """
+    if not isinstance(fallbacks, list | tuple):
+        msg = f"{where}: fallbacks={fallbacks!r}: a list of models is needed."
         raise UsageError(msg)
-    return found
+    return tuple(_checked_model(where, model, "fallbacks") for model in cast("Sequence[object]", fallbacks))
+
+
+def _checked_tools(where: str, tools: object) -> tuple[Tool | AskUser, ...]:
+    """Return what an agent may call, each function as a tool.
+
+    Raises:
+        UsageError: if they are no list, one is no tool, or two have one name.
+    """
+    if not isinstance(tools, list | tuple):
+        msg = f"{where}: tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
+        raise UsageError(msg)
+    made = tuple(as_tool(found, f"{where}: tools: ") for found in cast("Sequence[object]", tools))
+    names = [found.name for found in made]
+    double = next((one for one in names if names.count(one) > 1), None)
+    if double is not None:
+        msg = (
+            f"{where}: two tools have the name {double!r}: a model could not tell them apart; rename one, those of a "
+            f"tool server with server.tools(..., prefix=...)."
+        )
+        raise UsageError(msg)
+    return made
+
+
+def _check_instructions(where: str, instructions: object) -> None:
+    if not isinstance(instructions, str) and not callable(instructions):
+        msg = f"{where}: instructions={instructions!r}: a text, or a function from state to text, is needed."
+        raise UsageError(msg)
+
+
+def _check_output(where: str, output: Any) -> None:
+    """Refuse what is no type of an answer, or one whose values could be changed.
+
+    Raises:
+        UsageError: saying what is wrong with it.
+    """
+    checked_type(where, output, "output")
+    part = None if output is None else mutable_part(output)
+    if part is not None:
+        msg = f"{where}: output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
+        raise UsageError(msg)
 
 
 def _is_ungated(found: Tool | AskUser) -> bool:

@@ -13,6 +13,17 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
+from graphflow.nodes.checked import (
+    checked_bound,
+    checked_call,
+    checked_count,
+    checked_failure,
+    checked_names,
+    checked_seconds,
+    checked_switch,
+    checked_sync,
+    checked_text,
+)
 from graphflow.nodes.edges import (
     Branch,
     Chain,
@@ -25,9 +36,7 @@ from graphflow.nodes.edges import (
     MapStatement,
     Terminal,
     as_branch,
-    checked_bound,
     checked_node,
-    checked_sync,
     connect,
     lead_together,
 )
@@ -73,17 +82,17 @@ class Node(Generic[C_contra]):
         if not isinstance(self.name, str) or not self.name:
             msg = f"{type(self).__name__}(name={self.name!r}): a name is needed, any text but the empty one."
             raise UsageError(msg)
-        where = f"{type(self).__name__} {self.name!r}: "
-        checked_bound(where, self.retries, "retries")
+        where = f"{type(self).__name__} {self.name!r}"
+        checked_count(where, self.retries, "retries")
         checked_bound(where, self.max_visits, "max_visits", least=1)
-        said: object = self.description
-        if not isinstance(said, str):
-            msg = f"{where}(description={value_text(said)}): a text is needed."
-            raise UsageError(msg)
-        limit: object = self.timeout
-        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
-            msg = f"{where}(timeout={value_text(self.timeout)}): a finite number of seconds above 0 is needed, or None."
-            raise UsageError(msg)
+        checked_text(where, self.description, "description")
+        checked_text(where, self.into, "into", none=True)
+        checked_switch(where, self.gate, "gate")
+        checked_switch(where, self.irreversible, "irreversible")
+        checked_seconds(where, self.timeout)
+        for name, fields in (("reads", self.reads), ("writes", self.writes)):
+            if fields is not None:
+                object.__setattr__(self, name, checked_names(where, fields, name, "fields"))
 
     def __repr__(self) -> str:
         """Show kind and name; never what the node holds."""
@@ -143,7 +152,7 @@ class Node(Generic[C_contra]):
             failure: what a failed lane does to the others, as in `fork`.
 
         Raises:
-            UsageError: if the bound makes no sense.
+            UsageError: if the lane has no node, or the bound or the policy makes no sense.
         """
         return map_from(self, lane, over=over, join=join, max_items=max_items, failure=failure)
 
@@ -181,19 +190,18 @@ class Node(Generic[C_contra]):
             msg = f"{self!r}.delegates(): at least one callee is needed."
             raise UsageError(msg)
         for callee in team:
-            checked_node(f"{self!r}.delegates: ", callee)
+            checked_node(f"{self!r}.delegates", callee)
         if share not in ("pool", "equal") and not (isinstance(share, (int, float)) and 0 < share <= 1):
-            msg = f"{self!r}.delegates(share={value_text(share)}): 'pool', 'equal' or a part above 0 and at most 1."
+            msg = f"{self!r}.delegates: share={share!r}: 'pool', 'equal' or a part above 0 and at most 1."
             raise UsageError(msg)
-        if timeout is not None and not timeout > 0:
-            msg = f"{self!r}.delegates(timeout={value_text(timeout)}): a number of seconds above 0, or None."
-            raise UsageError(msg)
+        checked_seconds(f"{self!r}.delegates", timeout)
+        checked_text(f"{self!r}.delegates", into, "into", none=True)
         checked_history(f"{self!r}.delegates", history)
         checked_sync(f"{self!r}.delegates", history=history)
         several = isinstance(cast("object", grant), list | tuple)
         granted: tuple[Any, ...] = tuple(grant) if several else (grant,)
         if not all(isinstance(name, str) for name in granted):
-            msg = f"{self!r}.delegates(grant={value_text(grant)}): names of tools are needed."
+            msg = f"{self!r}.delegates: grant={grant!r}: names of tools are needed."
             raise UsageError(msg)
         bound = checked_bound(f"{self!r}.delegates", max_hops)
         statement = DelegateStatement(self, team, bound, into, brief, report, share, timeout, history, granted)
@@ -215,7 +223,7 @@ class Node(Generic[C_contra]):
             msg = f"{self!r}.hands_off(): at least one target is needed."
             raise UsageError(msg)
         for target in to:
-            checked_node(f"{self!r}.hands_off: ", target)
+            checked_node(f"{self!r}.hands_off", target)
         checked_history(f"{self!r}.hands_off", history)
         checked_sync(f"{self!r}.hands_off", history=history)
         bound = checked_bound(f"{self!r}.hands_off", max_hops)
@@ -236,10 +244,10 @@ class Node(Generic[C_contra]):
         Raises:
             UsageError: if `catch` is no exception class.
         """
-        checked_node(f"{self!r}.on_error: ", to, end=True)
+        checked_node(f"{self!r}.on_error", to, end=True)
         kinds = catch if isinstance(catch, tuple) else (catch,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-            msg = f"{self!r}.on_error(catch={value_text(catch)}): exception classes are needed."
+            msg = f"{self!r}.on_error: catch={catch!r}: exception classes are needed."
             raise UsageError(msg)
         return Chain((ErrorStatement(self, to, kinds),), self, ())
 
@@ -255,7 +263,7 @@ def choose_from(
     if not cases or not all(isinstance(case, Branch) for case in cases):
         msg = f"{source!r}.choose{value_text(tuple(cases))}: one or more of when(...) and on(...) are needed."
         raise UsageError(msg)
-    otherwise = None if default is None else as_branch(default)
+    otherwise = None if default is None else as_branch(default, f"{source!r}.choose: default")
     target = None if otherwise is None else otherwise.target
     statements: tuple[Any, ...] = (ChooseStatement(source, tuple(cases), target),)
     for case in (*cases, *(() if otherwise is None else (otherwise,))):
@@ -275,12 +283,14 @@ def map_from(
     """Make the chain of a map: every open end of the lane leads to the join.
 
     Raises:
-        UsageError: if the lane has no node, or the bound makes no sense.
+        UsageError: if the lane has no node, or a bound or the policy makes no sense.
     """
     bound = checked_bound(f"{source!r}.map", max_items, "max_items")
+    checked_call(f"{source!r}.map", over, "over", "a function from the state to a sequence")
     checked_sync(f"{source!r}.map", over=over)
-    checked_node(f"{source!r}.map(join=)", join)
-    checked_node(f"{source!r}.map: ", lane.head if isinstance(lane, Chain) else lane)
+    checked_failure(f"{source!r}.map", failure)
+    checked_node(f"{source!r}.map: join", join)
+    checked_node(f"{source!r}.map", lane.head if isinstance(lane, Chain) else lane)
     inner = lane.statements if isinstance(lane, Chain) else ()
     head = lane.head if isinstance(lane, Chain) else lane
     if isinstance(head, Terminal):

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphflow.errors import UsageError
-from graphflow.model.telling import value_text
-from graphflow.nodes.edges import checked_bound
+from graphflow.nodes.checked import checked_count
 
 Then = Literal["warn", "note", "stop"]
 """What follows: "warn" an event alone; "note" the agent is told; "stop" it counts as a bound that was hit."""
@@ -21,7 +20,8 @@ class Detector:
 
     Attributes:
         kind: "ping_pong", "repetition" or "no_progress".
-        limit: how often it may be seen: the time after that counts.
+        limit: of a repetition, how many equal steps it takes; of the others, how often it may be seen: the time after
+            that is detected.
         then: what follows.
         window: how many steps back a repetition is looked for.
     """
@@ -45,7 +45,7 @@ def ping_pong(rounds: int = 2, *, then: Then = "stop") -> Detector:
     >>> ping_pong(rounds=1).limit
     1
     """
-    return _checked(Detector("ping_pong", _at_least_one("ping_pong", "rounds", rounds), then))
+    return _checked(Detector("ping_pong", checked_count("ping_pong", rounds, "rounds", 1), then))
 
 
 def repetition(times: int = 3, *, window: int = 20, then: Then = "note") -> Detector:
@@ -61,10 +61,8 @@ def repetition(times: int = 3, *, window: int = 20, then: Then = "note") -> Dete
     Raises:
         UsageError: if an argument makes no sense.
     """
-    found = Detector(
-        "repetition", _at_least_one("repetition", "times", times), then, _at_least_one("repetition", "window", window)
-    )
-    return _checked(found)
+    checked_count("repetition", window, "window", 1)
+    return _checked(Detector("repetition", checked_count("repetition", times, "times", 1), then, window))
 
 
 def no_progress(hops: int = 6, *, then: Then = "stop") -> Detector:
@@ -80,19 +78,11 @@ def no_progress(hops: int = 6, *, then: Then = "stop") -> Detector:
     >>> no_progress(hops=3).limit
     3
     """
-    return _checked(Detector("no_progress", _at_least_one("no_progress", "hops", hops), then))
-
-
-def _at_least_one(where: str, name: str, number: int) -> int:
-    found = checked_bound(where, number, name, least=1)
-    if found is None:
-        msg = f"{where}({name}=None): a number is needed."
-        raise UsageError(msg)
-    return found
+    return _checked(Detector("no_progress", checked_count("no_progress", hops, "hops", 1), then))
 
 
 def _checked(detector: Detector) -> Detector:
     if detector.then not in ("warn", "note", "stop"):
-        msg = f"{detector.kind}(then={value_text(detector.then)}): 'warn', 'note' or 'stop'."
+        msg = f"{detector.kind}: then={detector.then!r}: 'warn', 'note' or 'stop' is needed."
         raise UsageError(msg)
     return detector

@@ -26,9 +26,11 @@ from typing import (
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
+from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.model.thread import History
+from graphflow.nodes.checked import checked_bound, checked_failure, checked_sync, checked_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -289,7 +291,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         return Chain((NextStatement(source, chain.head), *chain.statements), source, chain.tails)
     if other is Terminal.END:
         return Chain((NextStatement(source, other),), source, ())
-    if other is Terminal.START or not hasattr(other, "delegates"):
+    if other is Terminal.START or not is_node(other):
         given = type(other).__name__
         what = f"a node, a tuple of branches, a chain or END can follow, not {given}"
         msg = f"{value_text(source)} >> {value_text(other)}: {what}.{_hint(other)}"
@@ -319,8 +321,8 @@ def lead_together(heads: Sequence[Item], target: Node[Any] | Terminal) -> Chain[
     return Chain(statements, branches[0].target, () if isinstance(target, Terminal) else (target,))
 
 
-def as_branch(item: Item) -> Branch[Any]:
-    """Make a branch of a node, a chain or END.
+def as_branch(item: Item, where: str = "") -> Branch[Any]:
+    """Make a branch of a node, a chain or END, which stands somewhere.
 
     Raises:
         UsageError: if it is none of them.
@@ -330,9 +332,10 @@ def as_branch(item: Item) -> Branch[Any]:
     if isinstance(item, Chain):
         chain = cast("Chain[Any]", item)
         return Branch(chain.head, chain=chain)
-    if item is Terminal.END or hasattr(item, "delegates"):
+    if item is Terminal.END or is_node(item):
         return Branch(item)
-    msg = f"{value_text(item)} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
+    shown = f"{where}: {item!r}" if where else repr(item)
+    msg = f"{shown} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
     raise UsageError(msg)
 
 
@@ -347,9 +350,7 @@ def fork(*branches: Node[Any] | Branch[Any] | Chain[Any], failure: FailurePolicy
     Raises:
         UsageError: if something is no branch, or the policy is unknown.
     """
-    if failure not in ("fail_fast", "collect"):
-        msg = f"fork(failure={value_text(failure)}): 'fail_fast' or 'collect'."
-        raise UsageError(msg)
+    checked_failure("fork", failure)
     return Fork(tuple(as_branch(item) for item in branches), failure)
 
 
@@ -379,7 +380,8 @@ def when(
         )
         raise UsageError(msg)
     checked_sync("when", test=test)
-    branch = as_branch(to)
+    checked_text("when", bound, "bound")
+    branch = as_branch(to, "when: to")
     return Branch(branch.target, test, checked_bound("when", max_hops), _label_of(test), branch.chain, bound)
 
 
@@ -431,8 +433,8 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
     Raises:
         UsageError: if the target or the bound makes no sense.
     """
-    branch = as_branch(to)
-    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value_text(value)}", branch.chain)
+    branch = as_branch(to, "on: to")
+    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {veiled(value)!r}", branch.chain)
 
 
 def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
@@ -445,25 +447,9 @@ def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
     Raises:
         UsageError: if it is no node, or the bound makes no sense.
     """
-    checked_node("on_active: ", agent)
+    checked_node("on_active", agent)
     bound = checked_bound("on_active", max_hops)
     return Branch(agent, IsActive(agent.name), bound, f"{agent.name!r} spoke last")
-
-
-def checked_sync(where: str, **functions: object) -> None:
-    """Refuse async functions where the fold calls them.
-
-    Raises:
-        UsageError: naming the function that is a coroutine function.
-    """
-    for name, function in functions.items():
-        call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-            msg = (
-                f"{where}({name}={value_text(function)}): it is called where nothing can be awaited; write a plain "
-                "function."
-            )
-            raise UsageError(msg)
 
 
 def checked_node(where: str, found: object, *, end: bool = False) -> None:
@@ -472,25 +458,18 @@ def checked_node(where: str, found: object, *, end: bool = False) -> None:
     Raises:
         UsageError: if it is neither a node nor, where that is allowed, END.
     """
-    if not hasattr(found, "delegates") and not (end and found is Terminal.END):
+    if not is_node(found) and not (end and found is Terminal.END):
         what = f"a node is needed{', or END' if end else ''}, not {type(found).__name__}"
-        msg = f"{where}{value_text(found)}: {what}.{_hint(found)}"
+        msg = f"{where}: {found!r}: {what}.{_hint(found)}"
         raise UsageError(msg)
+
+
+def is_node(found: object) -> bool:
+    """Whether something is a node: what has its verbs, and is no class of nodes."""
+    return hasattr(found, "delegates") and not isinstance(found, type)
 
 
 def _hint(found: object) -> str:
+    if hasattr(found, "delegates"):
+        return f" This is a class; make a node of it: {getattr(found, '__name__', 'Class')}(...)."
     return " Put @node above the function." if inspect.isfunction(found) else ""
-
-
-def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: int = 0) -> int | None:
-    """Return a bound that makes sense.
-
-    Raises:
-        UsageError: if it is not None and not a whole number of at least `least`.
-    """
-    if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < least):
-        msg = (
-            f"{where}({name}={value_text(bound)}): a whole number of at least {least} is needed, or None for no bound."
-        )
-        raise UsageError(msg)
-    return bound

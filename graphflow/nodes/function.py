@@ -14,7 +14,7 @@ from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left, State
 from graphflow.nodes.base import Node
-from graphflow.nodes.edges import checked_bound
+from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_text
 
 C = TypeVar("C", bound=Context)
 C_contra = TypeVar("C_contra", bound=Context, contravariant=True)
@@ -127,7 +127,11 @@ class FunctionNode(Node[C_contra]):
     def __post_init__(self) -> None:
         """Look at the function once, not at every visit."""
         super().__post_init__()
-        checked_bound(f"node {self.name!r}", self.max_turns, "max_turns", least=1)
+        where = f"node {self.name!r}"
+        checked_call(where, self.fn, "fn", "a function")
+        checked_bound(where, self.max_turns, "max_turns", least=1)
+        checked_budget(where, self.costs, "costs")
+        checked_text(where, self.version, "version", none=True)
 
     @functools.cached_property
     def is_async(self) -> bool:
@@ -224,12 +228,13 @@ class NodeDecorator(Protocol):
 
 
 def _make(options: dict[str, Any], fn: Callable[..., Any]) -> FunctionNode[Any]:
+    function: object = fn
+    if not callable(function):
+        msg = f"node({function!r}): a function is needed; the options are given by name, as @node(name=...)."
+        raise UsageError(msg)
     given = dict(options)
     name = given.pop("name", None) or getattr(fn, "__name__", type(fn).__name__)
     first_line = (inspect.getdoc(fn) or "").partition("\n")[0] if inspect.isroutine(fn) else ""
-    for field in ("reads", "writes"):
-        if given.get(field) is not None:
-            given[field] = frozenset(given[field])
     made = FunctionNode[Any](fn=fn, name=name, description=given.pop("description", first_line), **given)
     _ = made.wants_step  # wrong parameters are said here, where the function is defined
     return made

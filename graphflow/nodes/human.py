@@ -10,6 +10,7 @@ from graphflow.model.context import Context
 from graphflow.model.frozen import mutable_part
 from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
+from graphflow.nodes.checked import checked_text, checked_type
 from graphflow.nodes.join import init_node
 
 
@@ -43,6 +44,8 @@ class Human(Node[Context]):
         max_visits: int | None = None,
     ) -> None:
         """Take the question, and look at the type."""
+        checked_text(f"Human {name!r}", question, "question")
+        checked_type(f"Human {name!r}", schema, "schema")
         part = None if schema is None else mutable_part(schema)
         if part is not None:
             msg = (

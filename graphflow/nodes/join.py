@@ -10,7 +10,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
-from graphflow.nodes.edges import checked_sync
+from graphflow.nodes.checked import checked_call, checked_seconds, checked_sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +64,10 @@ def quorum(k: int, *, within: float | None = None) -> Policy:
     Raises:
         UsageError: if a number makes no sense.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1 or (within is not None and not within > 0):
-        msg = (
-            f"quorum({value_text(k)}, within={value_text(within)}): at least one branch, within a time above 0, or "
-            "None."
-        )
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        msg = f"quorum({k!r}, within={within!r}): at least one branch, within a time above 0, or None."
         raise UsageError(msg)
+    checked_seconds(f"quorum({k})", within, "within")
     return Policy("first", k, within)
 
 
@@ -109,7 +107,8 @@ class Join(Node[Context]):
                 "'cancel', are needed."
             )
             raise UsageError(msg)
-        checked_sync(f"Join({name!r}", reduce=reduce)
+        checked_call(f"Join {name!r}", reduce, "reduce", "a function of what arrived, or None,")
+        checked_sync(f"Join {name!r}", reduce=reduce)
         put = object.__setattr__
         put(self, "policy", policy)
         put(self, "losers", losers)

@@ -17,9 +17,8 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
-from graphflow.model.telling import value_text
+from graphflow.nodes.checked import checked_bound, checked_count, checked_seconds, checked_switch, checked_text
 from graphflow.nodes.client import ToolSpec
-from graphflow.nodes.edges import checked_bound
 from graphflow.nodes.signatures import Parameters, first_paragraph, home_of, parameters_of
 
 T = TypeVar("T")
@@ -131,29 +130,19 @@ class Tool:
     def __post_init__(self) -> None:
         """Check what was given."""
         where = checked_name(self.name)
-        said: object = self.description
-        if not isinstance(said, str):
-            msg = f"{where}(description={value_text(said)}): a text is needed."
-            raise UsageError(msg)
+        checked_text(where, self.description, "description")
         if self.effect not in ("read", "write", "irreversible"):
-            msg = f"{where}(effect={value_text(self.effect)}): 'read', 'write' or 'irreversible'."
+            msg = f"{where}: effect={self.effect!r}: 'read', 'write' or 'irreversible'."
             raise UsageError(msg)
         if self.on_error not in ("data", "raise"):
-            msg = (
-                f"{where}(on_error={value_text(self.on_error)}): 'data' tells the model, 'raise' fails the agent's "
-                "attempt."
-            )
+            msg = f"{where}: on_error={self.on_error!r}: 'data' tells the model, 'raise' fails the agent's attempt."
             raise UsageError(msg)
-        for switch in ("approval", "sequential"):
-            if not isinstance(getattr(self, switch), bool):
-                msg = f"{where}({switch}={getattr(self, switch)!r}): True or False."
-                raise UsageError(msg)
-        limit: object = self.timeout
-        if limit is not None and not (isinstance(limit, int | float) and 0 < limit < float("inf")):
-            msg = f"{where}(timeout={value_text(self.timeout)}): a finite number of seconds above 0 is needed, or None."
-            raise UsageError(msg)
+        checked_switch(where, self.approval, "approval")
+        checked_switch(where, self.sequential, "sequential")
+        checked_seconds(where, self.timeout)
         checked_bound(where, self.max_calls, "max_calls", least=1)
-        checked_bound(where, self.retries, "retries")
+        checked_count(where, self.retries, "retries")
+        checked_text(where, self.version, "version", none=True)
         if self._parameters is None or self._parameters.home is not home_of(self.fn):
             object.__setattr__(self, "_parameters", parameters_of(self.fn, self.name, ToolStep))
 
@@ -247,12 +236,14 @@ class AskUser:
     def __post_init__(self) -> None:
         """Check the name and the type of the answer."""
         where = checked_name(self.name)
+        checked_text(where, self.description, "description")
         try:
+            if isinstance(self.schema, str):
+                msg = "the type itself, not its name"
+                raise TypeError(msg)
             TypeAdapter(self.schema)
         except Exception as error:
-            why = f" ({error})" if isinstance(self.schema, type) else ""  # of a value it shows the value
-            need = "a type that a person's answer can be read as is needed"
-            msg = f"{where}(schema={value_text(self.schema)}): {need}{why}."
+            msg = f"{where}: schema={self.schema!r}: a type that a person's answer can be read as is needed ({error})."
             raise UsageError(msg) from error
 
     def __repr__(self) -> str:
@@ -401,16 +392,20 @@ def _name_of(function: Any) -> str:
     return ""  # an object that can be called has no name of its own
 
 
-def as_tool(found: object) -> Tool | AskUser:
+def as_tool(found: object, where: str = "") -> Tool | AskUser:
     """Return a tool as it is, and make one of a plain function or a bound method.
+
+    Args:
+        found: what was given.
+        where: how an error begins.
 
     Raises:
         UsageError: if it is none of them, or the tool of a method that has no object.
     """
     if isinstance(found, Tool) and found.unbound:
         msg = (
-            f"{value_text(found)} is the tool of a method, and has no object: give obj.{found.name}, the tool of an "
-            "object."
+            f"{where}{found!r} is the tool of a method, and has no object: give obj.{found.name}, the tool of an "
+            f"object."
         )
         raise UsageError(msg)
     if isinstance(found, (Tool, AskUser)):
@@ -418,8 +413,7 @@ def as_tool(found: object) -> Tool | AskUser:
     if inspect.isfunction(found) or inspect.ismethod(found):
         return as_tool(_make({}, found))
     msg = (
-        f"{value_text(found)} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
-        f"{type(found).__name__}. "
-        f"Any other callable becomes one by tool(it, name=...)."
+        f"{where}{found!r} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
+        f"{type(found).__name__}. Any other callable becomes one by tool(it, name=...)."
     )
     raise UsageError(msg)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from graphflow.errors import JournalUnavailable, UsageError
-from graphflow.model.telling import value_text
+from graphflow.model.budget import is_seconds
 
 MEMORY: Final = ":memory:"
 APPLICATION: Final = 0x67666A6C
@@ -71,16 +71,14 @@ class Place:
 
     def __init__(self, path: str | os.PathLike[str], *, fsync: bool, patience: float) -> None:
         """Check what can be checked without touching anything."""
-        name = os.fspath(path)
+        given: object = path
+        name = os.fspath(path) if isinstance(given, str | os.PathLike) else None
+        if not isinstance(name, str):
+            raise UsageError(f"path={given!r} is no path: the text of one is needed, or a pathlib.Path.")
         if not name or "\0" in name:
             raise UsageError(f"{name!r} is no path; a journal that needs no file is MemoryJournal().")
-        if _ADDRESS.match(name):
-            raise UsageError(
-                f"{value_text(name)} is an address, and no path of a file: a server of PostgreSQL is named as "
-                f"'postgresql://user@host/dbname', to PostgresJournal."
-            )
-        if not 0 <= patience <= 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
-            raise UsageError(f"patience={value_text(patience)} makes no sense: it is a number of seconds, 0 or more.")
+        if not is_seconds(patience) or patience > 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
+            raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
         self.path = Path(name)
         self.memory = name == MEMORY
         self.fsync = fsync

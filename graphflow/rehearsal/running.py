@@ -358,7 +358,7 @@ def _check_price(price: Price | None) -> None:
     if given is not None and not isinstance(given, Price):
         msg = f"price={said(given)}: a Price of two Decimals of at least 0 is needed, or None."
         raise UsageError(msg)
-    checked_price("rehearse(price=): ", price)
+    checked_price("rehearse: price", price)
     if price is not None and max(price) > MOST_PRICE:
         msg = f"price={said(price)}: at most {MOST_PRICE:,} US dollars for a token can be reckoned with."
         raise UsageError(msg)

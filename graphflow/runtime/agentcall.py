@@ -12,7 +12,7 @@ import anyio
 
 from graphflow.errors import ModelError, ModelUnavailable, UsageError
 from graphflow.events import CallDelta, Emitted, Failure, TextDelta
-from graphflow.model.budget import Budget
+from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
@@ -162,8 +162,8 @@ class AgentCall:
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `ToolStep.sleep`."""
-        if not 0 <= seconds < float("inf"):
-            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
+        if not is_seconds(seconds):
+            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         await self._runner.nap(seconds)
 

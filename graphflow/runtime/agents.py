@@ -32,9 +32,10 @@ from graphflow.runtime.asking import (
 from graphflow.runtime.attempts import may_retry
 from graphflow.runtime.commands import CancelBody
 from graphflow.runtime.core import thread_of
+from graphflow.runtime.modelcalls import length_of
 from graphflow.runtime.tables import Asked, Closing, Standing, Talk, Trouble, Visit, Wish
 from graphflow.runtime.views import entry_of
-from graphflow.runtime.wishes import Wishes, length_of
+from graphflow.runtime.wishes import Wishes
 
 REFUSED: Final = f"{ModelRefused.__module__}.{ModelRefused.__qualname__}"
 
@@ -452,7 +453,7 @@ class Agents(Wishes):
         under_way = visit.closing
         if under_way is closing:
             return  # a late scope inside another is met twice
-        if under_way is not None and under_way is not closing and under_way.outstanding:
+        if under_way is not None and under_way.outstanding:
             self.wait_for(under_way, closing)
         else:
             self._stop(visit, closing)

@@ -16,8 +16,8 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
-from graphflow.events import SECRETIVE, EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
-from graphflow.model.budget import Budget
+from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, NodeReturned, SleepRequested
+from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
 from graphflow.model.telling import value_text
@@ -188,9 +188,7 @@ class Body:
         usage: Callable[[Any], Budget] | None = None,
     ) -> Any:
         """Do something outside, once, and have it recorded; see `Step.effect`."""
-        if key is not None and (not key or key.isdigit() or key.startswith("sleep ") or _NUMBERED.search(key)):
-            msg = f"effect({name!r}, key={key!r}): a key is any text but a number, nothing, one of a sleep, or 'k (2)'."
-            raise UsageError(msg)
+        _check_effect(name, fn, key, cost, usage)
         if self.cancelled or self.ended:
             await self._refused()
         if self._inside() is not None:
@@ -252,6 +250,8 @@ class Body:
             else:
                 result = await anyio.to_thread.run_sync(functools.partial(fn, *args), abandon_on_cancel=True)
             used = usage(result) if usage is not None else None
+            if used is not None:
+                _check_budget(f"effect({name!r}): usage=... gave {used!r}", used)
             result = self._runner.kept(result, f"the result of the effect {name!r} of {path_text(self.path)!r}", fn)
         except Exception as error:
             await self._runner.record(finished(failure=failure_of(error)))
@@ -275,8 +275,8 @@ class Body:
 
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `Step.sleep`."""
-        if not 0 <= seconds < float("inf"):
-            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
+        if not is_seconds(seconds):
+            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()
@@ -313,8 +313,36 @@ def takes_key(fn: Callable[..., Any]) -> bool:
     return code is not None and "idempotency_key" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-_NUMBERED = re.compile(r" \(\d+\)$")
-"""How a key ends that was used before in its turn."""
+_TAKEN = re.compile(r"^sleep | \(\d+\)$")
+"""How a key begins that is a sleep's, and how one ends that was used before in its turn."""
+
+
+def _check_effect(name: object, fn: object, key: object, cost: object, usage: object) -> None:
+    """Refuse what a body asks for in words that could not be recorded, or read back.
+
+    Raises:
+        UsageError: naming the argument.
+    """
+    if not isinstance(name, str):
+        msg = f"effect(name={name!r}): a text is needed, by which the effect is known in the record."
+        raise UsageError(msg)
+    if not callable(fn):
+        msg = f"effect({name!r}, {fn!r}): a function is needed that does it, and its arguments after it."
+        raise UsageError(msg)
+    if key is not None and not (isinstance(key, str) and key and not key.isdigit() and not _TAKEN.search(key)):
+        msg = f"effect({name!r}, key={key!r}): a key is any text but a number, nothing, one of a sleep, or 'k (2)'."
+        raise UsageError(msg)
+    if cost is not None:
+        _check_budget(f"effect({name!r}, cost={cost!r})", cost)
+    if usage is not None and not callable(usage):
+        msg = f"effect({name!r}, usage={usage!r}): a function from the result to a Budget is needed, or None."
+        raise UsageError(msg)
+
+
+def _check_budget(what: str, found: object) -> None:
+    if not isinstance(found, Budget):
+        msg = f"{what}: a Budget is needed, or None."
+        raise UsageError(msg)
 
 
 class _Inside:

@@ -41,7 +41,15 @@ class StartBody:
 
 @record
 class CallModel:
-    """Send a request to a model, and report `EffectFinished` with its reply."""
+    """Send a request to a model, and report `EffectFinished` with its reply.
+
+    Attributes:
+        path, turn, attempt, key: which call it is.
+        client: who is asked.
+        request: what is asked.
+        group: the task group that it runs in.
+        again: whether it is asked again if it fails, so that it waits first where it may work later.
+    """
 
     path: Path
     turn: int

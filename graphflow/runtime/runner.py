@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from contextvars import Context as ContextVars
 from contextvars import copy_context
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 import anyio.from_thread
@@ -547,6 +547,9 @@ class Runner(Sessions):
         Raises:
             UsageError: if the run has none of that class, or several.
         """
+        if not isinstance(cast("object", kind), type):
+            msg = f"{path_text(path)!r} asked for resource({kind!r}): the class itself is needed."
+            raise UsageError(msg)
         found = [resource for resource in self.resources if isinstance(resource, kind)]
         if len(found) != 1:
             given = ", ".join(type(resource).__name__ for resource in self.resources) or "none"

@@ -297,5 +297,5 @@ def asked_of(seen: Activation) -> str | None:
     return None
 
 
-class Shape(Exception):
+class WrongShape(Exception):
     """A graph does not have the parts of the strategy that it is said to be."""

@@ -13,7 +13,7 @@ from graphflow.model.outcome import Handoff
 from graphflow.model.thread import words_of
 from graphflow.nodes.agent import TRANSFER, Agent, generated_names
 from graphflow.nodes.function import FunctionNode
-from graphflow.testing.activation import UNTOLD, Activation, Move, Shape, Visit, asked_of
+from graphflow.testing.activation import UNTOLD, Activation, Move, Visit, WrongShape, asked_of
 
 _LONG = 1000  # a note may be capped; up to here it never is
 
@@ -91,7 +91,7 @@ def parent_is_silent(seen: Activation) -> Iterator[str]:
     """The parent speaks first, and not again unless the task is given back to it."""
     start = seen.graph.compiled.start
     if not isinstance(start, NextOut):
-        raise Shape("START does not lead to one parent")
+        raise WrongShape("START does not lead to one parent")
     parent = start.edge.target
     if seen.visits and seen.visits[0].name != parent:
         yield f"{seen.visits[0]} was first, and {parent!r} is the parent"
@@ -108,7 +108,7 @@ def first_or_active_begins(seen: Activation) -> Iterator[str]:
     elif isinstance(start, NextOut):
         first, others = start.edge.target, set[Any]()
     else:
-        raise Shape("START leads to no first peer")
+        raise WrongShape("START leads to no first peer")
     after = next((event.body.after for event in seen.events if isinstance(event.body, RunStarted)), None)
     active = after.active if after is not None and not seen.at else None
     wanted = active if active in others else first
@@ -120,7 +120,7 @@ def _router(graph: Graph[Any]) -> tuple[str, str | None]:
     """Return the names of the node that routes, and of the one who says where to, if that is a node.
 
     Raises:
-        Shape: if the graph is no router.
+        WrongShape: if the graph is no router.
     """
     start, stations = graph.compiled.start, graph.compiled.stations
     first = start.edge.target if isinstance(start, NextOut) else None
@@ -134,7 +134,7 @@ def _router(graph: Graph[Any]) -> tuple[str, str | None]:
         or not stations[second].handoffs
         or stations[first].handoffs
     ):
-        raise Shape("START does not lead to a node that routes")
+        raise WrongShape("START does not lead to a node that routes")
     return second, first
 
 

@@ -12,8 +12,9 @@ import pydantic_core
 from pydantic import BaseModel
 
 from graphflow.errors import UsageError
-from graphflow.model.telling import value_text
+from graphflow.model.budget import is_seconds
 from graphflow.model.thread import ToolCall, capped
+from graphflow.nodes.checked import checked_bound
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, Usage
 from graphflow.nodes.tools import AskUser, Tool
 
@@ -62,12 +63,10 @@ class _Model:
         *,
         native_tools: bool,
     ) -> None:
-        if delay is not None and not 0 <= delay < float("inf"):
-            msg = f"delay={value_text(delay)}: a finite number of seconds of at least 0 is needed, or None."
+        if delay is not None and not is_seconds(delay):
+            msg = f"delay={delay!r}: a finite number of seconds of at least 0 is needed, or None."
             raise UsageError(msg)
-        if stream_pieces is not None and (isinstance(stream_pieces, bool) or not stream_pieces >= 1):
-            msg = f"stream_pieces={value_text(stream_pieces)}: a whole number of at least 1 is needed, or None."
-            raise UsageError(msg)
+        checked_bound("a scripted model", stream_pieces, "stream_pieces", least=1)
         self.price = price
         self.native_tools = native_tools
         self._usage, self._delay, self._pieces = usage, delay, stream_pieces

@@ -14,7 +14,7 @@ from graphflow.graphs.planning import Finished, Plan, plan_problems, read_plan, 
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.outcome import Call, Delegate
-from graphflow.testing.activation import UNTOLD, Activation, Shape, Visit, calls_of
+from graphflow.testing.activation import UNTOLD, Activation, Visit, WrongShape, calls_of
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class _Parts:
         """Find the parts.
 
         Raises:
-            Shape: if nothing is planned in the graph.
+            WrongShape: if nothing is planned in the graph.
         """
         start, stations = graph.compiled.start, graph.compiled.stations
         planner = start.edge.target if isinstance(start, NextOut) else None
         out = stations[planner].out if isinstance(planner, str) else None
         execute = out.edge.target if isinstance(out, NextOut) else None
         if not isinstance(planner, str) or not isinstance(execute, str):
-            raise Shape("START does not lead to a planner and to who carries plans out")
+            raise WrongShape("START does not lead to a planner and to who carries plans out")
         after, workers = stations[execute].out, tuple(stations[execute].delegates)
         if not isinstance(after, ChooseOut) or len(after.cases) != 1 or not workers:
-            raise Shape(f"{execute!r} does not delegate, and lead back")
+            raise WrongShape(f"{execute!r} does not delegate, and lead back")
         again = after.cases[0]
         verdict = next(
             (

@@ -13,7 +13,7 @@ from graphflow.events import Event
 from graphflow.graphs.graph import Graph
 from graphflow.model.ids import parse_path
 from graphflow.nodes.human import Human
-from graphflow.testing.activation import Activation, Shape, activation
+from graphflow.testing.activation import Activation, WrongShape, activation
 from graphflow.testing.control_rules import HANDOFF, ROUTER, SWARM
 from graphflow.testing.plan_rules import PLAN_EXECUTE
 from graphflow.testing.talk_rules import MANUAL, RANDOM, ROUND_ROBIN
@@ -72,7 +72,7 @@ def strategy_violations(
         return tuple(f"{visit} began, and {graph.name!r} has no such node" for visit in strangers)
     try:
         return tuple(dict.fromkeys(found for rule in RULES[strategy] for found in rule(seen)))
-    except Shape as error:
+    except WrongShape as error:
         return (f"{graph.name!r} is no graph of {strategy}: {error}",)
 
 

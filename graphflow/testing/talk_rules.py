@@ -12,7 +12,7 @@ from graphflow.graphs.conversation import Conversation, Said, TeamReport, said_b
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.turns import FINISH, drawn
 from graphflow.model.thread import words_of
-from graphflow.testing.activation import UNTOLD, Activation, Shape, Visit
+from graphflow.testing.activation import UNTOLD, Activation, Visit, WrongShape
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Talk:
         """Find the parts.
 
         Raises:
-            Shape: if the graph is no conversation.
+            WrongShape: if the graph is no conversation.
         """
         start, stations = graph.compiled.start, graph.compiled.stations
         if not isinstance(start, NextOut) or not isinstance(start.edge.target, str):
-            raise Shape("START does not lead to one node")
+            raise WrongShape("START does not lead to one node")
         floor = start.edge.target
         over = stations[floor].out
         if not isinstance(over, ChooseOut) or len(over.cases) != 1 or not isinstance(over.cases[0].target, str):
-            raise Shape(f"{floor!r} does not lead to one who chooses")
+            raise WrongShape(f"{floor!r} does not lead to one who chooses")
         chooser = over.cases[0].target
         speaking = stations[chooser].out
         if not isinstance(speaking, ChooseOut):
-            raise Shape(f"{chooser!r} does not choose")
+            raise WrongShape(f"{chooser!r} does not choose")
         members = tuple(str(case.name.target) for case in speaking.cases)
         return cls(floor, chooser, members, over.cases[0].max_hops)
 

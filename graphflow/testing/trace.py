@@ -42,13 +42,21 @@ def _text(value: Any) -> str:
     return repr(sorted(cast("frozenset[Any]", value), key=repr)) if isinstance(value, frozenset) else repr(value)
 
 
-def records_of(graph: Graph[Any], rows: Sequence[Row]) -> tuple[Record, ...]:
+def records_of(
+    graph: Graph[Any], rows: Sequence[Row], *, secrets: Mapping[str, object] | None = None
+) -> tuple[Record, ...]:
     """Return the rows of a stored run, all of them or the first ones, as records.
+
+    Args:
+        graph: the graph of the run.
+        rows: what a journal keeps of it.
+        secrets: the values of secret fields, which rows do not have.
 
     Raises:
         JournalDamaged: at the first row that cannot be read, or was changed since it was written.
+        MissingSecrets: if the run had secrets that are not given.
     """
-    reader = prepared(graph).rows()
+    reader = prepared(graph).rows(secrets)
     return tuple(reader.record("the run", row) for row in upgraded("the run", rows))
 
 

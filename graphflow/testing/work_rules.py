@@ -15,7 +15,7 @@ from graphflow.model.thread import words_of
 from graphflow.nodes.base import Node
 from graphflow.nodes.function import FunctionNode
 from graphflow.nodes.join import ALL, Join, Policy
-from graphflow.testing.activation import UNTOLD, Activation, Shape, Visit
+from graphflow.testing.activation import UNTOLD, Activation, Visit, WrongShape
 
 # --- sequential ------------------------------------------------------------------------------------------------------
 
@@ -24,7 +24,7 @@ def _line(graph: Graph[Any]) -> list[str]:
     """Return the nodes of a sequential team in their order, read from its edges.
 
     Raises:
-        Shape: if they stand in no line.
+        WrongShape: if they stand in no line.
     """
     out, found = graph.compiled.start, list[str]()
     while True:
@@ -32,7 +32,7 @@ def _line(graph: Graph[Any]) -> list[str]:
         if isinstance(out, ChooseOut) and found and _between(graph, found[-1]) is not None:
             edge = out.default
         if edge is None or edge.target in found:
-            raise Shape(f"after {', '.join(map(repr, found)) or 'START'} no line of stages goes on")
+            raise WrongShape(f"after {', '.join(map(repr, found)) or 'START'} no line of stages goes on")
         if not isinstance(edge.target, str):
             return found
         found.append(edge.target)
@@ -120,7 +120,7 @@ class _Lanes:
         """Find the parts.
 
         Raises:
-            Shape: if START is no fork whose branches meet.
+            WrongShape: if START is no fork whose branches meet.
         """
         start = graph.compiled.start
         if isinstance(start, NextOut) and isinstance(start.edge.target, str):
@@ -128,13 +128,13 @@ class _Lanes:
             if isinstance(out, NextOut) and isinstance(out.edge.target, str):
                 return cls((start.edge.target,), out.edge.target, out.edge.target, ALL)
         if not isinstance(start, ForkOut) or not isinstance(start.region.join, str):
-            raise Shape("START does not fork into branches that meet")
+            raise WrongShape("START does not fork into branches that meet")
         branches = tuple(str(edge.name.target) for edge in start.edges)
         together = branches[0]
         while together in branches or _carries(graph.nodes[together]):
             out = graph.compiled.stations[together].out
             if not isinstance(out, NextOut) or not isinstance(out.edge.target, str):
-                raise Shape(f"{together!r} leads to nobody who reports")
+                raise WrongShape(f"{together!r} leads to nobody who reports")
             together = out.edge.target
         join = start.region.join if start.region.join not in branches else together
         return cls(branches, join, together, start.policy)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
+from graphflow.errors import UsageError
 from graphflow.events import EdgeName
 from graphflow.graphs.building import asks_person
 from graphflow.graphs.compiled import Compiled, Edge, ForkOut, Key, MapOut, NextOut, Out, Station, out_edges
@@ -167,13 +168,24 @@ def drawing_of(graph: Graph[Any], problems: Iterable[ProblemLike] = ()) -> Drawi
     """Make the picture of a graph and of the graphs inside it, to any depth.
 
     A graph that is used twice is drawn twice; one inside itself is cut there by a leaf that says so.
+
+    Raises:
+        UsageError: if it is no graph, or something is no problem of one.
     """
+    given: object = graph
+    if not isinstance(given, Graph):
+        msg = f"{graph!r} cannot be drawn: a Graph is needed, not {type(graph).__name__}."
+        raise UsageError(msg)
+    marks = tuple(problems)
+    if not all(hasattr(mark, "code") for mark in marks):
+        msg = f"problems={problems!r}: what graph.check() returns is needed."
+        raise UsageError(msg)
     pen = _Pen()
     todo = [_Task(graph, "g0")]
     while todo:
         todo.extend(reversed(pen.draw(todo.pop())))
     drawing = Drawing(tuple(pen.graphs), tuple(pen.nodes), tuple(pen.edges))
-    return _marked(drawing, tuple(problems))
+    return _marked(drawing, marks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from graphflow.graphs.agents import type_name
+from graphflow.graphs.agent_rules import type_name
 from graphflow.graphs.building import asks_person
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut, Out, Station, out_edges
 from graphflow.graphs.graph import Graph
@@ -30,7 +30,7 @@ NAMES: Final = 40
 """How many characters several names in one fact may have; there is always one name."""
 
 _COUNTS: Final = (
-    ("node_runs", "run", "runs"),
+    ("node_runs", "node run", "node runs"),
     ("model_calls", "model call", "model calls"),
     ("tool_calls", "tool call", "tool calls"),
     ("retries", "retry", "retries"),

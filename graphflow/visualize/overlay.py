@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
+from graphflow.errors import UsageError
 from graphflow.events import (
     AnswerGiven,
     Body,
@@ -133,10 +134,18 @@ class Overlay:
 
 
 def overlay_of(drawing: Drawing, run: Iterable[Event]) -> Overlay:
-    """Fold the events of a run over the drawing of its graph."""
+    """Fold the events of a run over the drawing of its graph.
+
+    Raises:
+        UsageError: if something is no event.
+    """
     map_ = _Map(drawing)
     overlay = Overlay()
     for event in run:
+        found: object = event
+        if not isinstance(found, Event):
+            msg = f"run=...: the events of a run are needed, as a listener hears them; {event!r} is none."
+            raise UsageError(msg)
         overlay.at = max(overlay.at, event.at)
         _fold(overlay, map_, event)
     return overlay

@@ -25,11 +25,11 @@ from graphflow import (
     on,
     tool,
 )
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from tests.model_replies import Calls, Reply, Say
 from tests.providers.helpers import Case
 
-Make = Callable[[ModelClient, Decision], Graph[Any]]
+Make = Callable[[ModelClient, DecisionMode], Graph[Any]]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def refund(number: str, amount: float) -> str:
     return f"{amount} of {number} paid back"
 
 
-def agent(name: str, model: ModelClient, decision: Decision, **options: Any) -> Agent:
+def agent(name: str, model: ModelClient, decision: DecisionMode, **options: Any) -> Agent:
     """An agent whose instructions say who it is."""
     return Agent(name, model=model, decision=decision, instructions=f"You are {name}.", **options)
 
@@ -98,7 +98,7 @@ def agent(name: str, model: ModelClient, decision: Decision, **options: Any) -> 
 def one(**options: Any) -> Make:
     """A graph of one agent."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         solo = agent("solo", model, decision, **options)
         return Graph("one", START >> solo >> END, context=Case, budget=Budget(model_calls=20))
 
@@ -108,7 +108,7 @@ def one(**options: Any) -> Make:
 def chat(history: Any) -> Make:
     """Triage hands over to billing, which hands back."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         triage = agent("triage", model, decision, tools=[track])
         billing = agent("billing", model, decision, tools=[invoice])
         return Graph(
@@ -140,7 +140,7 @@ CHAT: Final[Mapping[str, Sequence[Reply]]] = {
 }
 
 
-def desk(model: ModelClient, decision: Decision) -> Graph[Any]:
+def desk(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
     """A supervisor with two specialists, one of which owes a type of its own."""
     boss = Supervisor("desk", model=model, decision=decision, instructions="You are desk.")
     billing = agent("billing", model, decision, tools=[invoice], output=Report)
@@ -171,7 +171,7 @@ DESK: Final[Mapping[str, Sequence[Reply]]] = {
 }
 
 
-def company(model: ModelClient, decision: Decision) -> Graph[Any]:
+def company(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
     """A supervisor whose team is a supervisor with a team, and a graph inside that graph."""
     ceo = Supervisor("ceo", model=model, decision=decision, instructions="You are ceo.")
     inner = desk(model, decision).named("support")
@@ -186,7 +186,7 @@ def company(model: ModelClient, decision: Decision) -> Graph[Any]:
     )
 
 
-def loop(model: ModelClient, decision: Decision) -> Graph[Any]:
+def loop(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
     """A writer that is entered again until a judge is content."""
     writer = agent("writer", model, decision, history="full", tools=[track])
     judge = agent("judge", model, decision, output=Verdict, history=last(4))
@@ -207,7 +207,7 @@ class Notes(Context):
     right: str = ""
 
 
-def both(model: ModelClient, decision: Decision) -> Graph[Any]:
+def both(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
     """Two agents at once, and one who reads what both found."""
     left = agent("left", model, decision, tools=[track], into="left")
     right = agent("right", model, decision, tools=[invoice], into="right")

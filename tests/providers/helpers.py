@@ -32,7 +32,7 @@ from graphflow import (
 )
 from graphflow.events import EffectFinished, EffectStarted, Event
 from graphflow.model.thread import History
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from graphflow.testing import canonical_trace
 from tests.model_replies import Calls, Reply, Say
 from tests.openai_server import Asked, ModelServer
@@ -202,7 +202,7 @@ class Way:
 
     name: str = "openai:small"
     stream: bool = True
-    decision: Decision = "native"
+    decision: DecisionMode = "native"
 
     def model(self, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> ProviderModel:
         """The model at a server, which another provider's client finds in the environment."""
@@ -222,7 +222,7 @@ WAYS: Final[dict[str, Way]] = {
     "anthropic, json": Way(CLAUDE, stream=False, decision="json"),
 }
 
-Make = Callable[[ModelClient, Decision], Graph[Any]]
+Make = Callable[[ModelClient, DecisionMode], Graph[Any]]
 
 
 def by_way(*names: str) -> pytest.MarkDecorator:
@@ -272,11 +272,11 @@ def search(words: str, most: int = 3) -> str:
 
 
 def asks(
-    target: Callable[[ModelClient, Decision], Any] | None = None, *, history: History = "note", **options: Any
+    target: Callable[[ModelClient, DecisionMode], Any] | None = None, *, history: History = "note", **options: Any
 ) -> Make:
     """A boss that can ask one worker, or what `target` makes."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         boss = Agent("boss", model=model, decision=decision, instructions="You are boss.")
         worker = Agent("worker", model=model, decision=decision, instructions="You are worker.", **options)
         found: Any = worker if target is None else target(model, decision)

@@ -23,7 +23,7 @@ from graphflow.events import (
     RunEnded,
     TextDelta,
 )
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from graphflow.nodes.client import ModelClient
 from graphflow.testing import ManualClock, canonical_trace
 from tests.model_replies import Calls, Reply, Say
@@ -73,7 +73,7 @@ def closed(server: ModelServer) -> bool:
 def alone(**options: Any) -> Make:
     """A graph of the worker alone."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         return Graph("g", START >> agent("worker", model, decision, **options) >> END, context=Case)
 
     return make
@@ -173,7 +173,7 @@ async def test_m3_tools_of_parallel_agents_are_all_heard_of(
 ) -> None:
     """Three agents of two tools each, in one reply, at once: six starts, six ends, each at its path; one trace."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         agents = [agent(name, model, decision, tools=[look]) for name in "abc"]
         if shape == "fork":
             return Graph("g", START >> tuple(agents) >> Join("j") >> END, context=Case)
@@ -217,7 +217,7 @@ def hanging() -> tuple[Make, dict[str, list[Reply]]]:
         step.emit("hanging")
         await anyio.sleep_forever()
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         boss, worker = agent("boss", model, decision, tools=[hang]), agent("worker", model, decision, tools=[hang])
         return Graph("g", START >> boss >> END, boss.delegates(worker, max_hops=1), context=Case, max_depth=1)
 
@@ -280,7 +280,7 @@ async def test_m7_a_consumer_that_goes_away_takes_the_request_with_it(
     never = Say("in the middle of it", pieces=4, breaks="hang", after=after)
     parts = Parts({"worker": [never], "boss": ASKED})
 
-    def branches(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def branches(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         both = (agent("worker", model, decision), agent("boss", model, decision))
         return Graph("g", START >> both >> Join("j") >> END, context=Case)
 
@@ -338,7 +338,7 @@ async def test_m9_a_listener_that_throws_changes_nothing(when: str, way: Way, mo
         step.emit("looking")
         return "seen"
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         boss, worker = agent("boss", model, decision, tools=[look]), agent("worker", model, decision, tools=[look])
         return Graph("g", START >> boss >> END, boss.delegates(worker, max_hops=1), context=Case, max_depth=1)
 

@@ -8,7 +8,7 @@ import pytest
 
 from graphflow import END, START, Agent, AskUser, Budget, Graph, Join, fork, tool
 from graphflow.events import NodeStarted
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from graphflow.nodes.client import ModelClient
 from tests.cases.agents import results_in
 from tests.model_replies import Calls, Reply, Say
@@ -124,7 +124,7 @@ WRONG: Final = [
 ]
 
 
-def desk(model: ModelClient, decision: Decision) -> Graph[Any]:
+def desk(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
     """An agent that can use a tool, ask somebody, hand over, and ask the user."""
     solo = agent("solo", model, decision, tools=[search, AskUser()])
     helper, other = agent("helper", model, decision), agent("other", model, decision)
@@ -247,7 +247,7 @@ async def test_o5_what_is_blank_can_be_sent_back(way: Way, monkeypatch: pytest.M
         """Say nothing."""
         return said
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         blank = Agent("blank", model=model, decision=decision, tools=[nothing], instructions=" \n")
         return Graph("g", START >> blank >> agent("solo", model, decision, history="full") >> END, context=Case)
 
@@ -280,7 +280,7 @@ async def test_o5_an_empty_answer_below_is_a_failure_there(
 ) -> None:
     """A caller gets a failed report with that code; a branch fails with it."""
 
-    def branches(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def branches(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         both = fork(agent("worker", model, decision), agent("boss", model, decision), failure="collect")
         return Graph("g", START >> both >> Join("j") >> END, context=Case)
 

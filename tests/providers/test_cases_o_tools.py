@@ -10,7 +10,7 @@ import pytest
 from graphflow import END, START, Agent, Call, Delegate, Graph, Report, State, ToolFailure, ToolStep, node, start, tool
 from graphflow.events import EffectFinished, FrameOpened, NodeStarted
 from graphflow.model.thread import History, Thread
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from graphflow.nodes.client import ModelClient
 from graphflow.testing import ManualClock
 from tests.cases.agents import results_in
@@ -98,7 +98,7 @@ def no_such_message(thread: Thread) -> Thread:
 def launches(kind: str) -> Make:
     """A boss that asks somebody who cannot be started."""
 
-    def target(model: ModelClient, decision: Decision) -> Any:
+    def target(model: ModelClient, decision: DecisionMode) -> Any:
         if kind == "instructions":
             return Agent("worker", model=model, decision=decision, instructions=breaks_up)
         worker = agent("worker", model, decision)
@@ -138,7 +138,7 @@ async def test_o9_a_function_that_delegates_to_nobody_gets_a_failed_report(
 ) -> None:
     """An undeclared target of a function node is a report, and the agent that could have been asked is not."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         async def lead(state: State[Case]) -> Any:
             return Delegate(Call("nobody", "go")) if state.turn == 0 else state.values[0].reason.code
 

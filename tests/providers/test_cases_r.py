@@ -10,7 +10,7 @@ import pytest
 
 from graphflow import END, START, Agent, Call, Delegate, Graph, Join, State, Supervisor, fork, node, tool
 from graphflow.events import Boundary
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from graphflow.nodes.client import ModelClient
 from tests.model_replies import Calls, Reply, Say
 from tests.providers.conversations import agent
@@ -69,7 +69,7 @@ UNKNOWN: Final = "not executed: there is no tool 'erase'; there are: peek."
 def below(place: str, *, grant: tuple[str, ...] = (), rights: Any = ("peek",), deny: Any = not_etc) -> Make:
     """A boss with some rights and a rule, and a worker with more tools somewhere below it."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         worker = agent("worker", model, decision, tools=[peek, erase])
         target, extra = _target(place, worker, model, decision)
         boss = Supervisor(
@@ -81,7 +81,7 @@ def below(place: str, *, grant: tuple[str, ...] = (), rights: Any = ("peek",), d
     return make
 
 
-def _target(place: str, worker: Agent, model: ModelClient, decision: Decision) -> tuple[Any, list[Any]]:
+def _target(place: str, worker: Agent, model: ModelClient, decision: DecisionMode) -> tuple[Any, list[Any]]:
     match place:
         case "graph":
             return Graph("team", START >> worker >> END, context=Case), []
@@ -193,7 +193,7 @@ async def test_r5_rights_are_an_intersection(rights: Any, way: Way, monkeypatch:
 async def test_r5_a_grant_further_up_or_down(grant: str, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     """A grant holds for what is below its edge; a middle that has rights of its own narrows it again."""
 
-    def make(model: ModelClient, decision: Decision) -> Graph[Any]:
+    def make(model: ModelClient, decision: DecisionMode) -> Graph[Any]:
         worker = agent("worker", model, decision, tools=[peek, erase])
         middle = agent("middle", model, decision, rights=["peek"] if grant != "upper" else None)
         boss = agent("boss", model, decision, rights=["peek"])

@@ -7,13 +7,13 @@ from typing import Any, Final
 import pytest
 
 from graphflow import ProviderModel
-from graphflow.nodes.agent import Decision
+from graphflow.nodes.agent import DecisionMode
 from tests.openai_server import ModelServer
 from tests.providers.conversations import CONVERSATIONS, Conversation
 from tests.providers.helpers import CLAUDE, Heard, Parts, at, hear, streamed
 
 # How a model is asked: the provider, whether its replies are streamed, and the decision mode.
-WAYS: Final[dict[str, tuple[str, bool, Decision]]] = {
+WAYS: Final[dict[str, tuple[str, bool, DecisionMode]]] = {
     "openai, streamed": ("openai:small", True, "native"),
     "openai, whole": ("openai:small", False, "native"),
     "openai, json": ("openai:small", True, "json"),

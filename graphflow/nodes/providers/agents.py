@@ -19,8 +19,8 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.thread import data, shown
+from graphflow.nodes.checked import checked_count, checked_names
 from graphflow.nodes.client import Price
-from graphflow.nodes.edges import checked_bound
 from graphflow.nodes.function import FunctionNode, Step
 from graphflow.nodes.providers.failures import as_model_error, shows_a_key
 from graphflow.nodes.providers.model import require_extra
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
-ANY = 10**12
-"""So many tokens and dollars as no node's own `costs=` bounds: the budget alone does."""
+UNBOUNDED = 10**12
+"""So many tokens and dollars that `costs=` of the node bounds none: the budget alone does."""
 
 CHARACTERS = 4
 """How many characters of a request are counted as a token, before anybody knows."""
@@ -102,17 +102,16 @@ def agent_node(
     if not chosen:
         msg = "agent_node(agent): the agent has no name; give it one, or the node: agent_node(agent, 'billing')."
         raise UsageError(msg)
-    where = f"agent_node {chosen!r}: "
-    for bound, number in (("model_calls", model_calls), ("max_tokens", max_tokens)):
-        if checked_bound(where, number, bound, least=1) is None:
-            msg = f"{where}{bound}=None: an agent is bounded; give a number."
-            raise UsageError(msg)
+    where = f"agent_node {chosen!r}"
+    checked_count(where, model_calls, "model_calls", least=1)
+    checked_count(where, max_tokens, "max_tokens", least=1)
     kind = _output_of(agent, where, output)
     return FunctionNode[Context](
-        name=chosen, fn=_body(agent, max_tokens, kind), costs=Budget(model_calls=model_calls, tokens=ANY, usd=ANY),
+        name=chosen, fn=_body(agent, max_tokens, kind),
+        costs=Budget(model_calls=model_calls, tokens=UNBOUNDED, usd=UNBOUNDED),
         description=description, retries=retries, timeout=timeout, max_visits=max_visits, into=into, gate=gate,
-        irreversible=irreversible, reads=None if reads is None else frozenset(reads),
-        writes=None if writes is None else frozenset(writes),
+        irreversible=irreversible, reads=None if reads is None else checked_names(where, reads, "reads", "fields"),
+        writes=None if writes is None else checked_names(where, writes, "writes", "fields"),
         version=version or f"pydantic-ai agent {agent.name}: {kind!r}",
     )  # fmt: skip
 
@@ -129,11 +128,11 @@ def _output_of(agent: Agent[Any, Any], where: str, output: Any) -> Any:
         several = tuple(cast("Sequence[Any]", declared))
         kind = typing.Union[several] if all(isinstance(one, type) for one in several) else None  # noqa: UP007 - made here
     if not isinstance(kind, type) and typing.get_origin(kind) is None and not isinstance(kind, UnionType):
-        msg = f"{where}output_type={declared!r} of the agent is no type: say what comes out, as output=str."
+        msg = f"{where}: output_type={declared!r} of the agent is no type: say what comes out, as output=str."
         raise UsageError(msg)
     part = mutable_part(kind)
     if part is not None:
-        msg = f"{where}output {kind!r}: what a node gives to others must be frozen: {part[0]}; use {part[1]}."
+        msg = f"{where}: output {kind!r}: what a node gives to others must be frozen: {part[0]}; use {part[1]}."
         raise UsageError(msg)
     return kind
 

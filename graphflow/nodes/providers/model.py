@@ -89,7 +89,7 @@ class ProviderModel:
             self.name, self._given = _name_of(model), model
         if base_url is not None:
             _check_base_url("base_url=", base_url)
-        checked_price(f"{self.name!r}: ", price)
+        checked_price(f"{self.name!r}", price)
         seconds: object = timeout
         if not isinstance(seconds, int | float) or not seconds > 0:
             msg = f"timeout={value_text(timeout)}: a number of seconds above 0 is needed."

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.graphs.graph import Graph
-from graphflow.graphs.look import Look, Problem, Scope, as_graph, kept_inside_out, knots, names_of, reach
+from graphflow.graphs.look import Look, Problem, Scope, as_graph, kept_inside_out, key_text, knots, names_of, reach
 from graphflow.graphs.rules import listed
 from graphflow.model.context import reducer_of
 from graphflow.nodes.edges import DelegateStatement, Terminal
@@ -21,7 +21,7 @@ def fork_reentry(look: Look) -> Iterator[Problem]:
     """No branch leads back to its own fork before the join."""
     for scope in look.scopes:
         if scope.source in scope.out.region.nodes:
-            name = _shown(scope.source)
+            name = key_text(scope.source)
             message = f"a branch of {name!r} leads back to {name!r} before the branches meet."
             hint = "Let the branches meet in one node first, and loop back from there."
             yield Problem("fork-reentry", (name,), message, hint)
@@ -39,8 +39,8 @@ def side_entry(look: Look) -> Iterator[Problem]:
         ]
         if not stray:
             continue
-        name, met = _shown(scope.source), _shown(scope.out.region.join)
-        entered = sorted({f"{_shown(edge.source)} → {edge.target}" for edge in stray})
+        name, met = key_text(scope.source), key_text(scope.out.region.join)
+        entered = sorted({f"{key_text(edge.source)} → {edge.target}" for edge in stray})
         handoffs = _handoffs_out(look, scope, {edge.target for edge in stray})
         if handoffs:
             giver, to = handoffs[0]
@@ -84,7 +84,7 @@ def loop_entry(look: Look) -> Iterator[Problem]:
         ]
         ways_in: list[tuple[Key, Key]] = [(Terminal.START, head) for head in scope.heads]
         for entries in _doubly_entered(inside, [*inside, *ways_in]):
-            name = _shown(scope.source)
+            name = key_text(scope.source)
             message = f"a cycle in a branch of {name!r} is entered at {listed(sorted(entries))}."
             hint = "Let every way into the cycle lead to one node of it."
             yield Problem("loop-entry", (name, *sorted(entries)), message, hint)
@@ -109,12 +109,12 @@ def end_needs_join(look: Look) -> Iterator[Problem]:
     found = reach(ends, lambda key: [edge.source for edge in look.before.get(key, ())])
     for scope in look.scopes:
         stray = [edge for edge in look.before.get(Terminal.END, ()) if edge.source in scope.out.region.nodes]
-        name = _shown(scope.source)
-        ways = listed(sorted({_shown(edge.source) for edge in stray}) or [name])
+        name = key_text(scope.source)
+        ways = listed(sorted({key_text(edge.source) for edge in stray}) or [name])
         if isinstance(scope.out, MapOut):
             if stray:
                 message = (
-                    f"the lanes of {name!r} can reach END past their join {_shown(scope.out.region.join)!r}: {ways}."
+                    f"the lanes of {name!r} can reach END past their join {key_text(scope.out.region.join)!r}: {ways}."
                 )
                 yield Problem("end-needs-join", (name,), message, "Lead these edges to the join.")
         elif scope.out.region.join is Terminal.END and look.graph.leave is None and found.issuperset(scope.heads):
@@ -135,7 +135,7 @@ def join_policy(look: Look) -> Iterator[Problem]:
     for scope in look.scopes:
         most = len(scope.out.edges) if isinstance(scope.out, ForkOut) else scope.out.max_items
         if scope.out.policy.kind == "first" and most is not None and scope.out.policy.count > most:
-            name, met = _shown(scope.source), _shown(scope.out.region.join)
+            name, met = key_text(scope.source), key_text(scope.out.region.join)
             message = f"{met!r} waits for {scope.out.policy}, but {name!r} starts {most} at most."
             yield Problem("join-unmet", (name, met), message, "Ask for fewer.", "warning")
 
@@ -153,7 +153,7 @@ def parallel_fields(look: Look) -> Iterator[Problem]:
         found = _by_field(writes, scope)
         labels = _labels(look, scope) if found else {}
         for field, writers in sorted(found.items()):
-            name = _shown(scope.source)
+            name = key_text(scope.source)
             pair = None if field in reduced else _side_by_side(look, scope, labels, writers, writers)
             if pair is not None:
                 message = (
@@ -287,7 +287,3 @@ def _from(table: dict[Key, list[Edge]], node: str, region: frozenset[str], *, ah
         return [end for end in ends if isinstance(end, str) and end in region]
 
     return reach([node], steps)
-
-
-def _shown(key: Key) -> str:
-    return key if isinstance(key, str) else key.value

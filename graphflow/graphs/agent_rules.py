@@ -13,7 +13,7 @@ from typing_extensions import TypeAliasType
 from graphflow.graphs.compiled import Edge, Key, Station
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import Look, Problem, as_graph, kept_inside_out, names_of, nested_graphs, reach
-from graphflow.graphs.rules import listed
+from graphflow.graphs.rules import is_model, listed
 from graphflow.model.contract import Report
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, Supervisor, generated_names, said_of
 from graphflow.nodes.base import Node
@@ -53,7 +53,7 @@ def answer_contract(look: Look) -> Iterator[Problem]:
         return [edge.target for edge in edges if isinstance(edge.target, str)]
 
     for statement in look.graph.statements:
-        if not isinstance(statement, DelegateStatement) or not _is_model(statement.report):
+        if not isinstance(statement, DelegateStatement) or not is_model(statement.report):
             continue
         caller, wanted = statement.source.name, statement.report
         heads: list[Key] = [target.name for target in statement.targets]
@@ -86,10 +86,6 @@ def _can_be(answer: Any, wanted: type[BaseModel]) -> bool:
     if not isinstance(kind, type):
         return True  # what nobody can tell from the type is told when it comes
     return issubclass(kind, wanted) or (wanted is Report and issubclass(kind, str))
-
-
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def type_name(kind: Any) -> str:
