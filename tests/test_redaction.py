@@ -279,3 +279,59 @@ def test_replies_are_redacted_part_by_part() -> None:
 
     assert json.loads(made.text) == json.loads(made.calls[0].arguments.replace('"x"', '"finding"'))
     assert "4111" not in str(dataclasses.asdict(made))
+
+
+# --- what Python has written -----------------------------------------------------------------------------------------
+
+SECRETS = [
+    "two\nlines",
+    "both \"kinds\" of 'quotes'",
+    "a\ttab",
+    "back\\slash",
+    "\x1b[31mred",
+    "caf\u00e9\u2028",
+    "no\xa0break",
+]
+FORMS: list[Callable[[Any], str]] = [
+    repr, ascii, lambda text: repr([{"it": text}]), lambda text: repr(repr(text)), lambda text: repr(text.encode())
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("secret", SECRETS, ids=range(len(SECRETS)))
+@pytest.mark.parametrize("form", FORMS, ids=range(len(FORMS)))
+def test_a_repr_is_seen_without_its_escapes(form: Callable[[Any], str], secret: str) -> None:
+    """Errors say what was wrong by a repr; a function finds there what it finds in the value itself."""
+    text = f"KeyError: no {form(secret)} is known"
+
+    made = redacted(text, lambda found: found.replace(secret, "[it]"))
+
+    assert "[it]" in made
+    assert secret not in made
+    assert made.startswith("KeyError: no ")
+    assert redacted(made, lambda found: found.replace(secret, "[it]")) == made
+
+
+@pytest.mark.parametrize("text", [r"C:\new\table\x41", r"\d{4}\b", r"a\\nb", "don't \\ do 'it'", r"\ud800 \U99999999"])
+def test_what_looks_like_an_escape_stays_as_it_was(text: str) -> None:
+    """A path or a pattern in which the function finds nothing is not written anew, whatever it does to blanks."""
+    assert redacted(text, lambda found: found) == text
+    assert redacted(text, lambda found: " ".join(found.split())) == text
+    assert redacted(f"{text} {CARD}", no_cards) == f"{text} [card]"
+
+
+async def test_r9_the_repr_in_an_error_is_redacted(anyio_backend: str) -> None:
+    """The journal, the events and the reason hold none of a text that an error shows by its repr."""
+
+    @node
+    def looks_up(state: State[Talk]) -> str:
+        return {"a": "b"}[NAME]
+
+    graph = Graph("g", START >> looks_up >> END, context=Talk, budget=BUDGET)
+    journal, events = MemoryJournal(), list[Event]()
+
+    with pytest.raises(KeyError):
+        await run(graph, Talk(question="q"), journal=journal, redact=no_cards, listeners=[events.append], run_id="r")
+
+    told = held(await journal.read("r"), *map(event_json, events))
+    assert "[name]" in told
+    assert "ller" not in told

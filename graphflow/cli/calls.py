@@ -17,6 +17,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.contract import Approval
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path
+from graphflow.model.secrets import SHOWN as HIDDEN
 from graphflow.model.thread import ToolCall
 from graphflow.nodes.agent import ASK, TRANSFER, Agent, generated_names
 from graphflow.nodes.base import Node
@@ -63,7 +64,8 @@ class AskedCall:
     def arguments(self) -> Mapping[str, Any]:
         """Return the arguments that it would be called with, defaults filled in, as JSON data."""
         try:
-            found = jsonable(self.tool.arguments(json.dumps(self.given)))
+            arguments = self.tool.arguments(json.dumps(self.given))
+            found = jsonable({name: HIDDEN if name in self.tool.hidden else arguments[name] for name in arguments})
         except Exception:  # noqa: BLE001 - a validator of the user may raise anything
             return self.given
         return cast("dict[str, Any]", found) if isinstance(found, dict) else self.given

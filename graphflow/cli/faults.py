@@ -28,6 +28,7 @@ from graphflow.errors import (
 )
 from graphflow.graphs.look import Problem
 from graphflow.model.secrets import MissingSecrets
+from graphflow.model.telling import error_text, without_passwords
 
 FAILED: Final = 1
 BAD_USE: Final = 2
@@ -60,15 +61,12 @@ class BadUse(Exception):
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an error, whatever its class does to make it.
+    """Return the message of an error, whatever its class does to make it, without what may be a secret in it.
 
     >>> text_of(ValueError("too small"))
     'too small'
     """
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
-        return f"(its text could not be made: {type(broken).__name__})"
+    return without_passwords(error_text(error))
 
 
 def described(error: BaseException) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, cast, get_args, get_origin
 from pydantic import TypeAdapter
 
 from graphflow.model.contract import Approval
+from graphflow.model.hiding import HidingSchema
 from graphflow.visualize.text import shown
 
 MOST_CHOICES: Final = 20
@@ -45,7 +46,7 @@ def json_schema(schema: Any) -> dict[str, Any] | None:
     if schema is None:
         return None
     try:
-        return TypeAdapter(schema).json_schema()
+        return TypeAdapter(schema).json_schema(schema_generator=HidingSchema)
     except Exception:  # noqa: BLE001 - not every type has one
         return None
 

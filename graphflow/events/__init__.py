@@ -8,6 +8,7 @@ from graphflow.events.ports import StoredRun as StoredRun
 from graphflow.events.ports import Writer as Writer
 from graphflow.events.records import EDITION as EDITION
 from graphflow.events.records import FORMAT as FORMAT
+from graphflow.events.records import SECRETIVE as SECRETIVE
 from graphflow.events.records import AnswerGiven as AnswerGiven
 from graphflow.events.records import Body as Body
 from graphflow.events.records import Boundary as Boundary

@@ -22,6 +22,7 @@ from graphflow.model.contract import Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.model.secrets import veiled
+from graphflow.model.telling import value_text
 from graphflow.model.thread import Thread
 
 T = TypeVar("T")
@@ -91,8 +92,11 @@ class Failure:
 FORMAT: Final = 2
 """The version of the form in which records are stored."""
 
-EDITION: Final = 1
+EDITION: Final = 2
 """By what a run is decided that begins now, where versions of graphflow have decided otherwise; see decision 0027."""
+
+SECRETIVE: Final = 2
+"""The edition from which on models are told no defaults that are secrets, and digests are of none."""
 
 # --- facts -----------------------------------------------------------------------------------------------------------
 
@@ -597,7 +601,10 @@ class Event:
 
 
 def _short(value: object) -> str:
-    text = str(veiled(value))
+    try:
+        text = str(veiled(value))
+    except Exception:  # noqa: BLE001 - it is the user's code
+        text = value_text(value)
     return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - a width for a person's eye
 
 

@@ -16,6 +16,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, question_field
 from graphflow.model.secrets import read_hints, secret_fields
+from graphflow.model.telling import value_text
 from graphflow.model.thread import Last
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
@@ -241,7 +242,7 @@ def checked_call(call: str, name: object, context: type[Context], kind: object, 
         known = (*given, "context", "output", *OPTIONS)
         near = difflib.get_close_matches(unknown, known, 1)
         hint = f"did you mean {near[0]}=?" if near else f"it takes {', '.join(known)}."
-        msg = f"{where}: {unknown}={passed[unknown]!r}: {call} has no such argument; {hint}"
+        msg = f"{where}: {unknown}={value_text(passed[unknown])}: {call} has no such argument; {hint}"
         raise UsageError(msg)
     for rules, values in ((ARGUMENTS, given), (OPTIONS, passed)):
         for argument, value in values.items():
@@ -257,7 +258,7 @@ def shown(value: object) -> str:
     >>> shown(len), shown("abc")
     ('<function len>', "'abc'")
     """
-    return f"<function {getattr(value, '__name__', '?')}>" if inspect.isroutine(value) else repr(value)
+    return f"<function {getattr(value, '__name__', '?')}>" if inspect.isroutine(value) else value_text(value)
 
 
 def texts(value: Any) -> str | None:
@@ -285,7 +286,7 @@ def checked_context(where: str, call: str, context: type[Context], kind: object,
     """
     if not isinstance(kind, type):
         hint = f"give its class, {type(kind).__name__}" if isinstance(kind, Context) else "write a class"
-        msg = f"{where}: context={kind!r}: a class is needed, derived from {public_name(context)}; {hint}."
+        msg = f"{where}: context={value_text(kind)}: a class is needed, derived from {public_name(context)}; {hint}."
         raise UsageError(msg)
     given = cast("type[Any]", kind)
     if not issubclass(given, context):

@@ -27,6 +27,7 @@ from graphflow.model.context import append
 from graphflow.model.contract import Brief, Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Handoff, Update
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent, said_of
 from graphflow.nodes.base import END, START, Node
@@ -79,7 +80,10 @@ class Tier:
             ("workers", self.least_workers, self.workers), ("calls", self.least_calls, self.calls),
         ):  # fmt: skip
             if least > most:
-                msg = f"{where}: least_{what}={least!r}, {what}={most!r}: the least is more than the most."
+                msg = (
+                    f"{where}: least_{what}={value_text(least)}, {what}={value_text(most)}: the least is more than "
+                    "the most."
+                )
                 raise UsageError(msg)
 
     @property
@@ -129,11 +133,14 @@ class EffortPolicy:
         names = [tier.name for tier in given if isinstance(tier, Tier)]
         double = doubled(names)
         if not given or len(names) < len(given):
-            wrong = f"tiers={rows!r}: a list of tiers is needed, at least one, as [Tier('small', workers=1, calls=5)]"
+            wrong = (
+                f"tiers={value_text(rows)}: a list of tiers is needed, at least one, as "
+                f"[Tier('small', workers=1, calls=5)]"
+            )
         elif double is not None:
-            wrong = f"tiers={rows!r}: two tiers are called {double!r}; give one another name"
+            wrong = f"tiers={value_text(rows)}: two tiers are called {double!r}; give one another name"
         elif self.fallback and self.fallback not in names:
-            wrong = f"fallback={self.fallback!r}: it is one of the tiers, {', '.join(map(repr, names))}"
+            wrong = f"fallback={value_text(self.fallback)}: it is one of the tiers, {', '.join(map(repr, names))}"
         else:
             wrong = ""
         if wrong:
@@ -281,7 +288,10 @@ class Sizes:
             name = route_of(said, self.policy.names)
             if name is None and self.rule is not None:
                 known = ", ".join(map(repr, self.policy.names))
-                msg = f"tier gave {said!r}: a function names one of {known}; add a Tier of that name, or correct it."
+                msg = (
+                    f"tier gave {value_text(said)}: a function names one of {known}; add a Tier of that name, or "
+                    "correct it."
+                )
                 raise UsageError(msg)
         tier = self.policy.tier(name or "")
         return Done(tier.advice, update=Update(tier=tier.name))
@@ -321,7 +331,7 @@ class Assign:
         name = self.names[0] if len(self.names) == 1 else route_of(wanted, self.names)
         if name is None:
             known = ", ".join(map(repr, self.names))
-            text = f"worker={wanted!r} names none of the workers, or several; they are {known}."
+            text = f"worker={value_text(wanted)} names none of the workers, or several; they are {known}."
             return Report.failed(Reason(code="unknown_target", text=text))
         return Handoff(name, brief, update=Update(assigned=Assignment(worker=name, objective=brief.objective)))
 

@@ -46,7 +46,6 @@ from graphflow.nodes.edges import (
     Terminal,
 )
 from graphflow.nodes.function import FunctionNode
-from graphflow.nodes.signatures import home_of
 from graphflow.nodes.tools import AskUser, Tool
 
 Data = dict[str, Any]
@@ -209,12 +208,8 @@ def _tool(tool: Tool | AskUser) -> Data:
     found: Data = {"name": tool.name, "description": tool.description}
     if isinstance(tool, AskUser):
         return {**found, "answer": schema(tool.schema)}
-    found["parameters"] = _settled(json.loads(tool.parameters_json), docs=True)
-    if _SHOWING.get():
-        home = home_of(tool.fn)
-        for name, hint in read_hints(home, getattr(home, "__globals__", {})).items():
-            if holds_secret(hint):
-                found["parameters"]["properties"].get(name, {}).pop("default", None)
+    parameters = tool.spec.parameters_json if _SHOWING.get() else tool.parameters_json
+    found["parameters"] = _settled(json.loads(parameters), docs=True)
     names = ("effect", "approval", "sequential", "timeout", "max_calls", "retries", "on_error")
     body = code(tool.fn) if tool.version is None else {"version": tool.version}
     return {**found, **{name: plain(getattr(tool, name)) for name in names}, "fn": body}
@@ -322,19 +317,8 @@ class _Schema(GenerateJsonSchema):
         return super().encode_default(in_order(dft))
 
 
-class _Shown(_Schema):
+class _Shown(HidingSchema, _Schema):
     """A default that is a secret is left out: it has its part in a fingerprint, and is shown to nobody."""
-
-    def default_schema(self, schema: Any) -> Any:
-        """Leave out the default of a field that is marked."""
-        made = super().default_schema(schema)
-        if hides(schema["schema"]):
-            made.pop("default", None)
-        return made
-
-    def encode_default(self, dft: Any) -> Any:
-        """Hide what is marked in the default of another field."""
-        return super().encode_default(veiled(dft))
 
 
 _SHOWING: Final[ContextVar[bool]] = ContextVar("graphflow_showing", default=False)

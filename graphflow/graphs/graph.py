@@ -11,6 +11,7 @@ from graphflow.errors import MutableContext, UsageError
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_sync
 from graphflow.nodes.client import ModelClient
@@ -99,12 +100,12 @@ class Graph(Node[Any], Generic[C]):
         for chain in chains:
             given: object = chain
             if not isinstance(given, Chain):
-                msg = f"Graph({name!r}): {given!r} is no statement; write START >> a, a >> b, a.choose(...)."
+                msg = f"Graph({name!r}): {value_text(given)} is no statement; write START >> a, a >> b, a.choose(...)."
                 raise UsageError(msg)
             statements.update((id(statement), statement) for statement in chain.statements)
         kind: object = context
         if not (isinstance(kind, type) and issubclass(kind, Context)):
-            msg = f"Graph({name!r}, context={context!r}): a class derived from graphflow.Context is needed."
+            msg = f"Graph({name!r}, context={value_text(context)}): a class derived from graphflow.Context is needed."
             raise UsageError(msg)
         if context.__pydantic_generic_metadata__["parameters"]:
             raise MutableContext(
@@ -132,7 +133,7 @@ class Graph(Node[Any], Generic[C]):
         watchers: tuple[object, ...] = tuple(detect) if several else (detect,)
         if not all(isinstance(found, Detector) for found in watchers):
             known = "ping_pong(...), repetition(...) and no_progress(...) are detectors"
-            msg = f"Graph({name!r}, detect={detect!r}): {known}."
+            msg = f"Graph({name!r}, detect={value_text(detect)}): {known}."
             raise UsageError(msg)
         put(self, "detect", watchers)
         put(self, "enter", enter)

@@ -11,6 +11,7 @@ from graphflow.graphs.arguments import members_of
 from graphflow.graphs.conversation import Enter, begins_with_text
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
+from graphflow.model.telling import value_text
 from graphflow.nodes.agent import Agent, Supervisor, said_of
 from graphflow.nodes.base import END, START, Node
 from graphflow.nodes.client import ModelClient
@@ -168,7 +169,7 @@ def _pairs(where: str, team: object) -> list[tuple[object, object]]:
     if isinstance(team, str | Node):
         return [(cast("object", team), None)]
     if not isinstance(team, list | tuple):
-        msg = f"{where}: {team!r} is no team: a list of names, nodes and mappings is needed, or one mapping."
+        msg = f"{where}: {value_text(team)} is no team: a list of names, nodes and mappings is needed, or one mapping."
         raise UsageError(msg)
     found: list[tuple[object, object]] = []
     for one in cast("Sequence[object]", team):

@@ -24,8 +24,8 @@ from graphflow.model.context import extend
 from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict, Json
 from graphflow.model.outcome import Call, Delegate, Done, Update
-from graphflow.model.secrets import veiled
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
@@ -300,8 +300,10 @@ def verdict_of(value: Any) -> Verdict:
         return Verdict(accepted=value, why="" if value else "it was not accepted")
     if isinstance(value, Report):
         return Verdict(accepted=value.status == "done", why=_why(value))
-    shown = veiled(value)
-    msg = f"{shown!r} is no verdict: True or False, a Verdict, or a Report is needed; an Agent gets output=Verdict."
+    msg = (
+        f"{value_text(value)} is no verdict: True or False, a Verdict, or a Report is needed; an Agent gets "
+        f"output=Verdict."
+    )
     raise ContractError(msg)
 
 
@@ -314,7 +316,7 @@ def checked_planner(where: str, planner: Node[Any]) -> None:
     text = () if isinstance(planner, Agent) else (str,)
     if gives_none_of(planner, Plan, Report, dict, *text):
         hint = "give it output=Plan" if isinstance(planner, Agent) else "it has to give a Plan"
-        msg = f"{where}: planner={planner!r}: what it gives is no plan; {hint}."
+        msg = f"{where}: planner={value_text(planner)}: what it gives is no plan; {hint}."
         raise UsageError(msg)
 
 
@@ -327,7 +329,7 @@ def checked_verifier(where: str, argument: str, verifier: Node[Any] | None) -> N
     if verifier is not None and gives_none_of(verifier, bool, Verdict, Report):
         agent = isinstance(verifier, Agent)
         hint = "give it output=Verdict" if agent else "it has to give True or False, a Verdict, or a Report"
-        msg = f"{where}: {argument}={verifier!r}: what it gives does not say whether it accepts; {hint}."
+        msg = f"{where}: {argument}={value_text(verifier)}: what it gives does not say whether it accepts; {hint}."
         raise UsageError(msg)
 
 

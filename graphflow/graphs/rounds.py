@@ -26,8 +26,8 @@ from graphflow.graphs.planning import Verdict, verdict_of
 from graphflow.model.context import append, extend, question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Update
-from graphflow.model.secrets import veiled
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import words_of
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
@@ -192,7 +192,7 @@ def items_of(value: Any) -> Sequence[Any]:
         return tuple(line.strip() for line in value.splitlines() if line.strip())
     if isinstance(value, list | tuple):
         return tuple(cast("Sequence[Any]", value))
-    msg = f"{veiled(value)!r} is no list of items: a sequence, Items or a text with a line for each is needed."
+    msg = f"{value_text(value)} is no list of items: a sequence, Items or a text with a line for each is needed."
     raise ContractError(msg)
 
 
@@ -224,7 +224,7 @@ class Splits:
         if isinstance(parts, Items):
             return parts.items
         if isinstance(parts, str | bytes | Mapping | AbstractSet | BaseModel) or not isinstance(parts, Iterable):
-            msg = f"{self.where}: split gave {veiled(parts)!r}: a sequence of items is needed, as a list or a tuple."
+            msg = f"{self.where}: split gave {value_text(parts)}: a sequence of items is needed, as a list or a tuple."
             raise ContractError(msg)
         return cast("Iterable[Any]", parts)
 

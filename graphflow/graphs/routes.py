@@ -13,6 +13,7 @@ from graphflow.model.context import question_of
 from graphflow.model.contract import Reason, Report
 from graphflow.model.outcome import NOTHING, Done, Handoff
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import words_of
 
 Rule: TypeAlias = Callable[[Any], str]
@@ -115,7 +116,7 @@ class Route:
         target = route_of(said, self.names) or self.fallback
         if target is None:
             known = ", ".join(map(repr, self.names))
-            text = f"{said!r} names none of {known}, or several, and the router has no fallback."
+            text = f"{value_text(said)} names none of {known}, or several, and the router has no fallback."
             return Report.failed(Reason(code="no_route", text=text))
         known_already = target in self.agents and task == question_of(state.context)
         return Handoff(target, None if known_already or not task else task)

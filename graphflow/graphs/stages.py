@@ -14,6 +14,7 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.ids import parse_path
 from graphflow.model.outcome import NOTHING, Done, Update
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 
 Gate: TypeAlias = Callable[[Any], "str | None"]
 """Tells from the state after a stage why to stop there, or None to go on."""
@@ -59,7 +60,10 @@ class AfterStage:
         with Blaming(self.where, f"gates[{self.stage!r}]", gate):
             why = gate(after)
             if why is not None and not (isinstance(cast("object", why), str) and why.strip()):
-                msg = f"the gate of {self.stage!r} gave {why!r}: it says why to stop, in words, or None to go on."
+                msg = (
+                    f"the gate of {self.stage!r} gave {value_text(why)}: it says why to stop, in words, or None to "
+                    "go on."
+                )
                 raise UsageError(msg)
             return why
 

@@ -19,6 +19,7 @@ from graphflow.graphs.blaming import UNMARKED, Blaming
 from graphflow.graphs.conversation import Conversation, last_report, said_by, transcript
 from graphflow.model.outcome import NOTHING, Done, Pause, Update
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.nodes.function import Step
 
 Until: TypeAlias = Callable[[Any], bool]
@@ -71,7 +72,10 @@ def _is_true(said: object) -> bool:
     if isinstance(said, str) or inspect.isawaitable(said):
         if inspect.iscoroutine(said):
             said.close()
-        msg = f"until gave {said!r}: True where the conversation is over, False where it goes on; it cannot be async."
+        msg = (
+            f"until gave {value_text(said)}: True where the conversation is over, False where it goes on; it cannot "
+            "be async."
+        )
         raise UsageError(msg)
     return bool(said)
 
@@ -213,7 +217,10 @@ class Directed(_Next):
             choice = await choice
         if choice is not None and choice not in names:
             after = f" after {context.said[-1].speaker!r}" if context.said else ""
-            msg = f"decide gave {choice!r}: one of {', '.join(map(repr, names))} may speak{after}; None ends it."
+            msg = (
+                f"decide gave {value_text(choice)}: one of {', '.join(map(repr, names))} may speak{after}; None ends "
+                "it."
+            )
             raise UsageError(msg)
         return choice
 
@@ -251,7 +258,7 @@ def checked_transitions(
             unknown = [one for one in followers if one not in names]
             wrong = f"{unknown[0]!r} is none; the members are {known}" if unknown else None
         if wrong is not None:
-            msg = f"{where}: allowed_transitions={dict(given)!r}: {wrong}."
+            msg = f"{where}: allowed_transitions={value_text(dict(given))}: {wrong}."
             raise UsageError(msg)
     table = {name: frozenset(given[name]) for name in names if name in given}
     return tuple((name, tuple(one for one in names if one in after)) for name, after in table.items())
@@ -285,7 +292,10 @@ def checked_odds(
     odds = (1.0,) * len(names) if weights is None else tuple(weights)
     if len(odds) != len(names):
         known = ", ".join(map(repr, names))
-        msg = f"{where}: weights={weights!r}: one for each of the {len(names)} members is needed, in the order {known}."
+        msg = (
+            f"{where}: weights={value_text(weights)}: one for each of the {len(names)} members is needed, in the "
+            f"order {known}."
+        )
         raise UsageError(msg)
     if per == "run" and allowed:
         msg = f"{where}: per='run' draws one member for all turns, and allowed_transitions says who follows whom."
@@ -293,6 +303,6 @@ def checked_odds(
     likely = {name for name, odd in zip(names, odds, strict=True) if odd}
     stuck = next((name for name, followers in allowed if not likely & {*followers}), None)
     if stuck is not None:
-        msg = f"{where}: weights={weights!r}: nobody who may follow {stuck!r} has a weight above 0."
+        msg = f"{where}: weights={value_text(weights)}: nobody who may follow {stuck!r} has a weight above 0."
         raise UsageError(msg)
     return odds

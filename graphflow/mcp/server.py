@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from graphflow.errors import ToolServerUnavailable, UsageError
 from graphflow.mcp.backstage import Backstage, across
@@ -21,6 +21,7 @@ from graphflow.mcp.offered import chosen, effect_of, names_of, said_of
 from graphflow.mcp.places import Address, Launch, Place
 from graphflow.mcp.results import text_of
 from graphflow.model.addresses import check_address
+from graphflow.model.telling import value_text
 from graphflow.nodes.given import STEP, tool_of_schema
 from graphflow.nodes.tools import Effect, Tool, ToolFailure, ToolStep
 
@@ -82,7 +83,10 @@ class McpServer:
         else:
             self._place = _address(where, url, headers, env, cwd)
         if not 0 < start_timeout < float("inf"):
-            msg = f"McpServer({name!r}, start_timeout={start_timeout!r}): a finite number of seconds above 0 is needed."
+            msg = (
+                f"McpServer({name!r}, start_timeout={value_text(start_timeout)}): a finite number of seconds above 0 "
+                "is needed."
+            )
             raise UsageError(msg)
         require_mcp("a tool server")
         self._patience = start_timeout
@@ -259,7 +263,10 @@ def _check_tables(where: str, name: object, env: Any, headers: Any) -> None:
         msg = f"{where}: a name on one line is needed."
         raise UsageError(msg)
     for what, table in (("env", env), ("headers", headers)):
-        if table is not None and not all(isinstance(part, str) for item in table.items() for part in item):
+        if table is None:
+            continue
+        pairs = cast("Mapping[Any, Any]", table).items() if isinstance(table, Mapping) else [(None, None)]
+        if not all(isinstance(part, str) for pair in pairs for part in pair):
             msg = f"{where}: {what}= is a table of texts."
             raise UsageError(msg)
 

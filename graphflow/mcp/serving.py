@@ -25,6 +25,7 @@ from graphflow.model.context import Context, question_field
 from graphflow.model.contract import Reason
 from graphflow.model.ids import path_text
 from graphflow.model.secrets import secret_fields, veiled
+from graphflow.model.telling import value_text
 from graphflow.model.thread import shown
 from graphflow.nodes.schemas import schema_text
 from graphflow.runtime.handle import Run
@@ -113,7 +114,10 @@ def _one(graph: Graph[Any], name: str) -> Served:
     secrets = secret_fields(graph.context)
     needed = [field for field, info in fields.items() if info.is_required()]
     if lost := secrets.intersection(needed):
-        msg = f"serve({graph!r}): {', '.join(sorted(lost))} is a secret, and a client of the protocol must know none."
+        msg = (
+            f"serve({value_text(graph)}): {', '.join(sorted(lost))} is a secret, and a client of the protocol must "
+            "know none."
+        )
         raise UsageError(msg)
     first = question_field(cast("type[Context]", graph.context))
     if first is not None and set(needed) <= {first}:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 
 
 def check_address(where: str, address: object) -> None:
@@ -23,7 +24,8 @@ def check_address(where: str, address: object) -> None:
     except ValueError:  # half an IPv6 address, a port that is none
         fits = False
     if not fits:
-        shown = repr(address) if not isinstance(address, str) or "@" not in address else "an address with a password"
+        hidden = isinstance(address, str) and not {"@", "?"}.isdisjoint(address)
+        shown = "an address with a password or a query" if hidden else value_text(address)
         msg = f"{where}{shown}: an address is needed, as http://127.0.0.1:8080/v1 or https://example.com/v1."
         raise UsageError(msg)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from graphflow.model.telling import value_text
+
 COUNTS: Final = ("node_runs", "model_calls", "tool_calls", "retries", "tokens")
 """The dimensions that are whole numbers."""
 
@@ -59,7 +61,10 @@ class Budget:
         counts = (node_runs, model_calls, tool_calls, retries, tokens)
         for name, amount in zip(COUNTS, counts, strict=True):
             if amount is not None and (type(amount) is not int or amount < 0):
-                msg = f"Budget({name}={amount!r}): a whole number of at least 0 is needed, or None for no bound."
+                msg = (
+                    f"Budget({name}={value_text(amount)}): a whole number of at least 0 is needed, or None for no "
+                    "bound."
+                )
                 raise ValueError(msg)
             put(self, name, amount)
         put(self, "usd", _money(usd))
@@ -89,7 +94,7 @@ class Budget:
     def __repr__(self) -> str:
         """Show the dimensions that are bounded."""
         shown = ((name, getattr(self, name)) for name in (*ADDITIVE, "seconds"))
-        return f"Budget({', '.join(f'{name}={amount!r}' for name, amount in shown if amount is not None)})"
+        return f"Budget({', '.join(f'{name}={value_text(amount)}' for name, amount in shown if amount is not None)})"
 
     def split(self, parts: int) -> tuple[Budget, ...]:
         """Share this budget between `parts`; the shares of each bounded count sum to it exactly.
@@ -150,6 +155,9 @@ def _money(usd: Decimal | str | int | None) -> Decimal | None:
     except InvalidOperation:
         amount = None
     if amount is None or not amount.is_finite() or amount < 0:
-        msg = f'Budget(usd={usd!r}): an exact amount of at least 0 is needed, as "0.10", Decimal or int; not a float.'
+        msg = (
+            f"Budget(usd={value_text(usd)}): an exact amount of at least 0 is needed, as "
+            f'"0.10", Decimal or int; not a float.'
+        )
         raise ValueError(msg)
     return amount

@@ -87,7 +87,7 @@ class Context(BaseModel):
         marked = [name for name, info in cls.model_fields.items() if secret in info.metadata]
         if marked:
             MARKED.update(marked)
-            cls.model_config["hide_input_in_errors"] = True  # before the class is built, which it is on its first use
+        hide_inputs(cls)
         if cls.__pydantic_fields_complete__:
             check_immutable(cls)
 

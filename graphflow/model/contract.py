@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, get_args
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from graphflow.model.frozen import FrozenDict, Json
-from graphflow.model.secrets import veiled_args
+from graphflow.model.secrets import hide_inputs, veiled_args
 
 Bound = Literal[
     "max_hops", "max_visits", "max_handoffs", "max_items", "max_depth", "max_turns", "costs", "ping_pong", "repetition",
@@ -78,6 +78,11 @@ class Brief(BaseModel):
     sources: tuple[str, ...] = ()
     boundary: str = ""
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        hide_inputs(cls)
+
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Show no field that is marked as a secret."""
         return veiled_args(type(self), super().__repr_args__())
@@ -126,6 +131,11 @@ class Report(BaseModel):
             msg = f"a report with status {self.status!r} needs a reason"
             raise ValueError(msg)
         return self
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        hide_inputs(cls)
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         """Show no field that is marked as a secret."""

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 from graphflow.errors import UsageError
 from graphflow.model.contract import Brief
 from graphflow.model.secrets import MARKED, SHOWN, veiled, veiled_repr
+from graphflow.model.telling import value_text
 
 
 @final
@@ -122,13 +123,16 @@ class Call:
         _check_name("Call", to)
         given: object = brief
         if not isinstance(given, (str, Brief)):
-            msg = f"Call({to!r}, {brief!r}): a Brief is needed, or a str, which is its objective."
+            msg = f"Call({value_text(to)}, {value_text(brief)}): a Brief is needed, or a str, which is its objective."
             raise UsageError(msg)
         parts: tuple[object, object] = (id, needs)
         one, named = parts
         fits = isinstance(one, str) and isinstance(named, (tuple, list))
         if not fits or (needs and not all(map(_is_text, needs))):
-            msg = f"Call({to!r}, id={id!r}, needs={needs!r}): an id is a str, and needs is a tuple of ids."
+            msg = (
+                f"Call({value_text(to)}, id={value_text(id)}, needs={value_text(needs)}): an id is a str, and needs "
+                "is a tuple of ids."
+            )
             raise UsageError(msg)
         put(self, "to", to)
         put(self, "brief", Brief(objective=brief) if isinstance(brief, str) else brief)
@@ -153,7 +157,10 @@ class Delegate:
         given: tuple[object, ...] = calls
         wrong = [call for call in given if not isinstance(call, Call)]
         if wrong:
-            msg = f"Delegate({wrong[0]!r}): each argument is one Call(to, brief); write Delegate(*calls) for a list."
+            msg = (
+                f"Delegate({value_text(wrong[0])}): each argument is one Call(to, brief); write Delegate(*calls) for "
+                "a list."
+            )
             raise UsageError(msg)
         _check_update("Delegate", update)
         object.__setattr__(self, "calls", calls)
@@ -203,11 +210,11 @@ def _check_name(outcome: str, text: object) -> None:
     if not isinstance(text, str):
         name = getattr(text, "name", None)
         hint = f": write {name!r}" if isinstance(name, str) else ""
-        msg = f"{outcome}({text!r}): a str is needed{hint}."
+        msg = f"{outcome}({value_text(text)}): a str is needed{hint}."
         raise UsageError(msg)
 
 
 def _check_update(outcome: str, update: object) -> None:
     if update is not None and not isinstance(update, Update):
-        msg = f"{outcome}(update={update!r}): write update=Update(field=value, ...)."
+        msg = f"{outcome}(update={value_text(update)}): write update=Update(field=value, ...)."
         raise UsageError(msg)

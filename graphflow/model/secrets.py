@@ -25,6 +25,9 @@ SHOWN: Final = "**********"
 MARKED: Final[set[str]] = set()
 """The names of all fields of contexts that are marked; values by these names are shown nowhere."""
 
+NAMED: Final[set[str]] = set()
+"""The names of all fields of pydantic models that are marked."""
+
 SECRET_TYPES: Final[dict[str, type[Any]]] = {kind.__name__: kind for kind in (SecretStr, SecretBytes, Secret)}
 """The classes of pydantic whose values are secrets, by name."""
 
@@ -48,6 +51,8 @@ class _Mark:
     ) -> core_schema.CoreSchema:
         """Validate as if it were not there; in JSON, show nothing of the value."""
         schema: Any = handler(source)
+        if handler.field_name is not None:
+            NAMED.add(handler.field_name)
         schema["serialization"] = core_schema.plain_serializer_function_ser_schema(
             _hidden, return_schema=core_schema.str_schema(), when_used="json"
         )
@@ -152,6 +157,12 @@ def holds_secret(hint: Any, seen: frozenset[Any] = frozenset()) -> bool:
     if not SECRET_TYPES.keys().isdisjoint(base.__name__ for base in kind.__mro__) or marks_of(kind):
         return True
     return any(holds_secret(part, seen | {kind}) for part in _hints_inside(kind))
+
+
+def hide_inputs(kind: type[BaseModel]) -> None:
+    """Let the errors of a model show nothing that was given, if it can be a secret; before its validator is made."""
+    if any(secret in info.metadata or holds_secret(info.annotation) for info in kind.model_fields.values()):
+        kind.model_config["hide_input_in_errors"] = True
 
 
 def _hints_inside(kind: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from graphflow.model.contract import Brief, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import NOTHING
 from graphflow.model.secrets import marks_of, veiled
+from graphflow.model.telling import value_text
 
 DATA_CAP = 16_000
 """How many characters of one text cross a boundary; what is left out is counted."""
@@ -131,7 +132,7 @@ def last(n: int) -> Last:
         UsageError: if `n` is no whole number of at least one.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        msg = f"last({n!r}): a whole number of at least 1 is needed; history='note' lets no message cross."
+        msg = f"last({value_text(n)}): a whole number of at least 1 is needed; history='note' lets no message cross."
         raise UsageError(msg)
     return Last(n)
 

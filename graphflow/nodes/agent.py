@@ -16,6 +16,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_call, checked_count, checked_names, checked_sync, checked_type

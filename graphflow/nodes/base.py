@@ -11,6 +11,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief, Report
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
 from graphflow.nodes.checked import (
     checked_bound,
@@ -260,7 +261,7 @@ def choose_from(
         UsageError: if there is no case, or something is no case.
     """
     if not cases or not all(isinstance(case, Branch) for case in cases):
-        msg = f"{source!r}.choose{tuple(cases)!r}: one or more of when(...) and on(...) are needed."
+        msg = f"{source!r}.choose{value_text(tuple(cases))}: one or more of when(...) and on(...) are needed."
         raise UsageError(msg)
     otherwise = None if default is None else as_branch(default, f"{source!r}.choose: default")
     target = None if otherwise is None else otherwise.target
@@ -293,7 +294,7 @@ def map_from(
     inner = lane.statements if isinstance(lane, Chain) else ()
     head = lane.head if isinstance(lane, Chain) else lane
     if isinstance(head, Terminal):
-        msg = f"{source!r}.map({lane!r}): a lane begins with a node."
+        msg = f"{source!r}.map({value_text(lane)}): a lane begins with a node."
         raise UsageError(msg)
     statement = MapStatement(source, head, over, join, bound, failure)
     return Chain((statement, *inner), source, (join,))

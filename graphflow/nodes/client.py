@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar, dataclass_transform, runtime_checkable
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 from graphflow.model.thread import Thread, ToolCall
 
 T = TypeVar("T")

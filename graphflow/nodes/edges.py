@@ -28,6 +28,7 @@ from graphflow.model.context import Context
 from graphflow.model.contract import Brief
 from graphflow.model.secrets import veiled
 from graphflow.model.state import State
+from graphflow.model.telling import value_text
 from graphflow.model.thread import History
 from graphflow.nodes.checked import checked_bound, checked_failure, checked_sync, checked_text
 
@@ -274,7 +275,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
         other = Fork(tuple(as_branch(item) for item in cast("tuple[Item, ...]", other)))
     if isinstance(other, Fork):
         if not other.branches:
-            msg = f"{source!r} >> (): a fork needs at least one branch."
+            msg = f"{value_text(source)} >> (): a fork needs at least one branch."
             raise UsageError(msg)
         statements: tuple[Statement, ...] = (ForkStatement(source, other),)
         tails: tuple[Node[Any], ...] = ()
@@ -293,7 +294,7 @@ def connect(source: Node[Any] | Terminal, other: Item) -> Chain[Any]:
     if other is Terminal.START or not is_node(other):
         given = type(other).__name__
         what = f"a node, a tuple of branches, a chain or END can follow, not {given}"
-        msg = f"{source!r} >> {other!r}: {what}.{_hint(other)}"
+        msg = f"{value_text(source)} >> {value_text(other)}: {what}.{_hint(other)}"
         raise UsageError(msg)
     return Chain((NextStatement(source, other),), source, (other,))
 
@@ -305,11 +306,11 @@ def lead_together(heads: Sequence[Item], target: Node[Any] | Terminal) -> Chain[
         UsageError: if something is no node and no chain.
     """
     if not isinstance(cast("object", heads), tuple):
-        msg = f"{heads!r} >> {target!r}: a node, a chain or a tuple of them can lead to it."
+        msg = f"{value_text(heads)} >> {value_text(target)}: a node, a chain or a tuple of them can lead to it."
         raise UsageError(msg)
     branches = tuple(as_branch(item) for item in heads)
     if not branches:
-        msg = f"() >> {target!r}: at least one node must lead there."
+        msg = f"() >> {value_text(target)}: at least one node must lead there."
         raise UsageError(msg)
     statements: tuple[Statement, ...] = ()
     for branch in branches:
@@ -373,7 +374,10 @@ def when(
         UsageError: if the predicate, the target or the bound makes no sense.
     """
     if not callable(cast("object", test)):
-        msg = f"when({test!r}, ...): a function from state to bool is needed; on(value, node) compares the output."
+        msg = (
+            f"when({value_text(test)}, ...): a function from state to bool is needed; on(value, node) compares the "
+            "output."
+        )
         raise UsageError(msg)
     checked_sync("when", test=test)
     checked_text("when", bound, "bound")
@@ -389,14 +393,17 @@ def _label_of(test: object) -> str:
     """
     why: object = test.why if isinstance(test, Explains) else None
     if why is not None and not callable(why):
-        msg = f"when({test!r}): its why is {why!r}; a function from the context to words is needed, or none."
+        msg = (
+            f"when({value_text(test)}): its why is {value_text(why)}; a function from the context to words is "
+            "needed, or none."
+        )
         raise UsageError(msg)
     checked_sync("when", why=why)
     if not isinstance(test, Labelled):
         return str(getattr(test, "__name__", type(test).__name__))
     label: object = test.label
     if not isinstance(label, str):
-        msg = f"when({test!r}): its label is {label!r}; words are needed, or none."
+        msg = f"when({value_text(test)}): its label is {value_text(label)}; words are needed, or none."
         raise UsageError(msg)
     return label
 

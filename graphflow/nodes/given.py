@@ -25,7 +25,8 @@ class GivenParameters(Parameters):
         """Take the schema as it is."""
         self.home, self.step, self.unbound = home, STEP, False
         self._schema, self._check = dict(schema), check
-        self.json = json.dumps(self._schema, ensure_ascii=False)
+        self.json = self.shown = json.dumps(self._schema, ensure_ascii=False)
+        self.hidden = frozenset[str]()
 
     def _fitting(self, text: str, found: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - as it is called
         wrong = [f"{STEP!r}: is not known"] if STEP in found else self._check(found)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.frozen import mutable_part
+from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_text, checked_type
 from graphflow.nodes.join import init_node
@@ -48,7 +49,8 @@ class Human(Node[Context]):
         part = None if schema is None else mutable_part(schema)
         if part is not None:
             msg = (
-                f"Human {name!r}: schema={schema!r}: what it gives to others must be frozen: {part[0]}; use {part[1]}."
+                f"Human {name!r}: schema={value_text(schema)}: what it gives to others must be frozen: {part[0]}; "
+                f"use {part[1]}."
             )
             raise UsageError(msg)
         object.__setattr__(self, "question", question)

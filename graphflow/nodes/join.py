@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
+from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_call, checked_seconds, checked_sync
 
@@ -101,7 +102,10 @@ class Join(Node[Context]):
     ) -> None:
         """Check the policy."""
         if not isinstance(policy, Policy) or losers not in ("finish", "cancel"):
-            msg = f"Join({name!r}, {policy!r}, losers={losers!r}): a policy, and 'finish' or 'cancel', are needed."
+            msg = (
+                f"Join({name!r}, {value_text(policy)}, losers={value_text(losers)}): a policy, and 'finish' or "
+                "'cancel', are needed."
+            )
             raise UsageError(msg)
         checked_call(f"Join {name!r}", reduce, "reduce", "a function of what arrived, or None,")
         checked_sync(f"Join {name!r}", reduce=reduce)

@@ -17,6 +17,9 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 
 from graphflow.errors import UsageError
+from graphflow.model.hiding import HidingSchema
+from graphflow.model.secrets import holds_secret, secret_fields
+from graphflow.model.telling import value_text
 
 _HALF: Final = 900  # characters of what is wrong, and as many of what is wanted
 _SHOWN: Final = 8  # complaints in one text
@@ -29,21 +32,31 @@ class Parameters:
 
     Attributes:
         home: the function whose annotations and docstring count.
-        json: the JSON schema, as text.
+        json: the JSON schema, as text, as it is known by.
+        shown: the same as a model sees it, without defaults that are secrets.
+        hidden: the names of those that are marked as secrets.
         step: the name of the parameter that takes what is injected, or None.
         unbound: whether the function is a method that still needs its object.
     """
 
-    __slots__ = ("_model", "_schema", "home", "json", "step", "unbound")
+    __slots__ = ("_model", "_schema", "hidden", "home", "json", "shown", "step", "unbound")
 
     def __init__(self, home: Any, model: type[BaseModel], step: str | None, *, unbound: bool) -> None:
         """Write down the schema."""
         self.home, self.step, self.unbound = home, step, unbound
         self._model, self._schema = model, _schema(model)
-        self.json = json.dumps(self._schema, ensure_ascii=False)
+        self.json = self.shown = json.dumps(self._schema, ensure_ascii=False)
+        self.hidden = frozenset(model.model_fields[name].alias or name for name in secret_fields(model))
+        if holds_secret(model):
+            self.shown = json.dumps(_schema(model, _HidingSchema), ensure_ascii=False)
 
-    def read(self, name: str, text: str) -> dict[str, Any]:
+    def read(self, name: str, text: str, *, whole: bool = False) -> dict[str, Any]:
         """Read arguments from a text that may be anything.
+
+        Args:
+            name: what the tool is called.
+            text: the arguments.
+            whole: whether defaults that are secrets are told, as in runs of older editions.
 
         Raises:
             ValueError: naming the tool, what is wrong with each argument, and what is wanted.
@@ -52,28 +65,29 @@ class Parameters:
             given = text if text.strip() else "{}"
             return self._fitting(given, _check_json(given))
         except ValidationError as error:
-            raise self._refused(name, _complaints(error)) from None
+            raise self._refused(name, whole, _complaints(error)) from None
         except json.JSONDecodeError as error:
             near = _brief(text[max(error.pos - 20, 0) : error.pos + 20])
             wrong = f"they are no JSON: {error.msg.removesuffix(' at')} at character {error.pos}, near {near}"
-            raise self._refused(name, [wrong]) from None
+            raise self._refused(name, whole, [wrong]) from None
         except Misfits as error:
-            raise self._refused(name, error.wrong) from None
+            raise self._refused(name, whole, error.wrong) from None
         except RecursionError:  # of a validator
-            raise self._refused(name, ["they are nested too deeply"]) from None
+            raise self._refused(name, whole, ["they are nested too deeply"]) from None
         except Exception as error:  # a validator of the user may raise anything
             kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-            raise self._refused(name, [f"{kind}{error}"]) from error
+            raise self._refused(name, whole, [f"{kind}{error}"]) from error
 
     def _fitting(self, text: str, found: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG002 - a given schema takes it
         """Return the arguments, as text and as plain JSON, as the function takes them."""
         made = self._model.model_validate_json(text)
         return {info.alias or field: made.__dict__[field] for field, info in self._model.model_fields.items()}
 
-    def _refused(self, name: str, wrong: Sequence[str]) -> ValueError:
+    def _refused(self, name: str, whole: bool, wrong: Sequence[str]) -> ValueError:  # noqa: FBT001 - private
+        schema = self._schema if whole or self.shown is self.json else json.loads(self.shown)
         shown = [*wrong[:_SHOWN], *([f"and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else [])]
         said = _cut(" ".join("; ".join(shown).split()), _HALF)
-        wanted = _cut(_object_text(self._schema, self._schema.get("$defs", {}), _DEPTH), _HALF)
+        wanted = _cut(_object_text(schema, schema.get("$defs", {}), _DEPTH), _HALF)
         text = f"the arguments of {name!r} do not fit: {said}. Wanted: {wanted}."
         return ValueError(text.encode("utf-8", "backslashreplace").decode())
 
@@ -248,8 +262,12 @@ class _Schema(GenerateJsonSchema):
         return sorted(found, key=json.dumps) if isinstance(dft, (set, frozenset)) else found
 
 
-def _schema(model: type[BaseModel]) -> dict[str, Any]:
-    found = model.model_json_schema(schema_generator=_Schema)
+class _HidingSchema(HidingSchema, _Schema):
+    """The same without defaults that are secrets."""
+
+
+def _schema(model: type[BaseModel], generator: type[GenerateJsonSchema] = _Schema) -> dict[str, Any]:
+    found = model.model_json_schema(schema_generator=generator)
     for name, part in {**found.get("$defs", {}), found.get("title", ""): found}.items():
         if part.get("title") == name:
             del part["title"]
@@ -286,7 +304,7 @@ def parameters_of(fn: Any, name: str, injected: type, *, static: bool = False) -
     try:
         signature = inspect.signature(fn)
     except (TypeError, ValueError) as error:
-        msg = f"tool {name!r}: nothing is known of the parameters of {fn!r} ({error}); wrap it in a function."
+        msg = f"tool {name!r}: nothing is known of the parameters of {value_text(fn)} ({error}); wrap it in a function."
         raise UsageError(msg) from error
     parameters = list(signature.parameters.values())
     unbound = not static and _needs_object(fn, name, parameters)

@@ -167,14 +167,22 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as a model sees it."""
-        return ToolSpec(self.name, self.description, self.parameters_json)
+        """The tool as a model sees it, without defaults that are secrets."""
+        found = self._parameters
+        known = found is not None and found.json == self.parameters_json
+        return ToolSpec(self.name, self.description, found.shown if found and known else self.parameters_json)
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The names of its parameters that are marked as secrets."""
+        return self._parameters.hidden if self._parameters is not None else frozenset()
+
+    def arguments(self, text: str, *, whole: bool = False) -> dict[str, Any]:
         """Read what a model wrote as the arguments of a call.
 
         Args:
             text: anything at all; an empty text means no arguments.
+            whole: whether an error tells defaults that are secrets, as in runs of older editions.
 
         Returns:
             The function's keyword arguments, defaults filled in, without the `ToolStep`.
@@ -196,7 +204,7 @@ class Tool:
         (default 49.0)}.
         """
         assert self._parameters is not None  # noqa: S101 - for the checker; it is set when the tool is made
-        return self._parameters.read(self.name, text)
+        return self._parameters.read(self.name, text, whole=whole)
 
 
 @dataclass(frozen=True, repr=False)
@@ -252,13 +260,13 @@ class AskUser:
         """The tool as a model sees it."""
         return ToolSpec(self.name, self.description, self.parameters_json)
 
-    def arguments(self, text: str) -> dict[str, Any]:
+    def arguments(self, text: str, *, whole: bool = False) -> dict[str, Any]:
         """Read what a model wrote, as `Tool.arguments` does.
 
         Raises:
             ValueError: if it is not one question.
         """
-        return _question().read(self.name, text)
+        return _question().read(self.name, text, whole=whole)
 
 
 def _ask(question: str) -> None:
@@ -362,7 +370,8 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
     function: Any = fn.__func__ if static else fn
     if inspect.isclass(function) or not callable(function):
         msg = (
-            f"tool({function!r}): a function or a method is needed. Of a class method, make the tool of what the class "
+            f"tool({value_text(function)}): a function or a method is needed. Of a class method, make the tool of "
+            "what the class "
             f"gives: tool(Class.method)."
         )
         raise UsageError(msg)

@@ -74,7 +74,9 @@ class Store:
         if not is_seconds(patience) or not 0 < patience <= 1e6:  # noqa: PLR2004 - what PostgreSQL can count in milliseconds
             raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds above 0.")
         if not schema or "\0" in schema or len(schema.encode("utf-8", "replace")) > _SCHEMA_BYTES:
-            raise UsageError(f"schema={schema!r} cannot be a schema: a name has 1 to {_SCHEMA_BYTES} bytes and no NUL.")
+            raise UsageError(
+                f"schema={value_text(schema)} cannot be a schema: a name has 1 to {_SCHEMA_BYTES} bytes and no NUL."
+            )
         try:
             self._parts: Mapping[str, Any] = conninfo_to_dict(conninfo)
         except (errors.Error, UnicodeError):

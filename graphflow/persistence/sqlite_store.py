@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -53,6 +54,10 @@ MIGRATIONS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {0: _create
 
 Trouble: TypeAlias = sqlite3.Error | OSError | UnicodeDecodeError
 """What using a database can raise; the last one if it is so damaged that SQLite's complaint about it is no text."""
+
+
+_ADDRESS: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+://")
+"""How an address begins: as a path it would make folders, with a password in their names."""
 
 
 class Place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 import threading
@@ -9,11 +10,12 @@ from collections.abc import Callable, Sequence
 from itertools import starmap
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 
-from anyio import CancelScope, CapacityLimiter, to_thread
+from anyio import CancelScope, CapacityLimiter, get_cancelled_exc_class, sleep, to_thread
 from anyio.lowlevel import RunVar
 
 from graphflow.errors import JournalDamaged, UsageError
 from graphflow.events import Row, StoredRun
+from graphflow.model.telling import value_text
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
@@ -22,6 +24,8 @@ LAST_SEQ: Final = 2**32 - 1
 """The highest number that a row can have: a run of four billion events."""
 
 _WORKERS: Final = 40
+_LOOK_SECONDS: Final = 0.001
+_LOOKS: Final = 10_000  # ten seconds: a disk or a server that takes longer keeps nobody from ending
 _THREADS: Final[RunVar[CapacityLimiter]] = RunVar("graphflow.persistence.threads")
 
 
@@ -42,41 +46,82 @@ async def in_thread(work: Callable[[*Args], T], *args: *Args) -> T:
 async def left_in_thread(leave: Callable[[], object]) -> None:
     """Give something back in a worker thread; a task that is cancelled meanwhile gives it back all the same.
 
-    A task of asyncio can be cancelled in a way that no scope shields from, and then the thread may never have begun.
+    A task of asyncio can be cancelled in a way that no scope shields from, and then the thread may never have begun. It
+    ends when the thing is free: whoever takes it next, as after Ctrl-C, would be told that it is somebody's.
     """
+    guard = threading.Lock()
+
+    def work() -> None:
+        with guard:  # the first thread may be at it still
+            leave()
+
     try:
         with CancelScope(shield=True):
-            await in_thread(leave)
-    except BaseException:
-        threading.Thread(target=leave, name="graphflow release").start()
+            await in_thread(work)
+    except BaseException as error:
+        await _until_over(_another(work), error)
         raise
 
 
 async def taken_in_thread(take: Callable[[str], T], run: str, give_back: Callable[[T], object]) -> T:
     """Take something in a worker thread; what nobody waits for any more when it is there is given back.
 
-    A task of asyncio can be cancelled in a way that no scope shields from, and the thread knows nothing of it.
+    A task of asyncio can be cancelled in a way that no scope shields from, and the thread knows nothing of it. It ends
+    when the thing is free again.
     """
     guard, taken = threading.Lock(), list[T]()
-    gone = False
+    begun, over, gone = False, threading.Event(), False
 
     def work() -> T:
-        found = take(run)
-        with guard:
-            taken.append(found)
-            late = gone
-        if late:
-            give_back(found)
-        return found
+        nonlocal begun
+        begun = True
+        try:
+            found = take(run)
+            with guard:
+                taken.append(found)
+                late = gone
+            if late:
+                give_back(found)
+            return found
+        finally:
+            over.set()
 
     try:
         return await in_thread(work)
-    except BaseException:
+    except BaseException as error:
         with guard:
             gone = True
-        for found in taken:
-            threading.Thread(target=give_back, args=(found,), name="graphflow release").start()
+        ends = [_another(give_back, found) for found in taken]
+        for end in ends or ([over] if begun else []):
+            await _until_over(end, error)
         raise
+
+
+def _another(work: Callable[[*Args], object], *args: *Args) -> threading.Event:
+    """Do something in a thread of its own, which no cancellation keeps from beginning; return what tells its end."""
+    over = threading.Event()
+
+    def whole() -> None:
+        try:
+            work(*args)
+        finally:
+            over.set()
+
+    threading.Thread(target=whole, name="graphflow release").start()
+    return over
+
+
+async def _until_over(over: threading.Event, error: BaseException) -> None:
+    """Wait for a thread after an error, for a while; if that is a cancellation, then however many more there are."""
+    cancelled = get_cancelled_exc_class()
+    if not isinstance(error, cancelled):
+        return
+    with CancelScope(shield=True):
+        for _ in range(_LOOKS):
+            if over.is_set():
+                return
+            with contextlib.suppress(cancelled):  # asyncio's own, which no shield keeps off; the first is raised
+                await sleep(_LOOK_SECONDS)
 
 
 def checked_id(run: str) -> str:
@@ -95,11 +140,15 @@ def checked_id(run: str) -> str:
     graphflow.errors.UsageError: 'a\x00b' cannot be the id of a run: it holds a NUL character, which no journal stores.
     """
     if not isinstance(run, str):
-        raise UsageError(f"{run!r} cannot be the id of a run: an id is text, this is a {type(run).__name__}.")
+        raise UsageError(f"{value_text(run)} cannot be the id of a run: an id is text, this is a {type(run).__name__}.")
     if "\0" in run:
-        raise UsageError(f"{run!r} cannot be the id of a run: it holds a NUL character, which no journal stores.")
+        raise UsageError(
+            f"{value_text(run)} cannot be the id of a run: it holds a NUL character, which no journal stores."
+        )
     if not _is_text(run):
-        raise UsageError(f"{run!r} cannot be the id of a run: it holds half of a surrogate pair, which is not text.")
+        raise UsageError(
+            f"{value_text(run)} cannot be the id of a run: it holds half of a surrogate pair, which is not text."
+        )
     return run
 
 
@@ -120,21 +169,24 @@ def checked_row(run: str, last: int, row: Row) -> Row:
 def misnumbered(run: str, last: int, row: Row) -> NoReturn:
     """Refuse a row whose number is not above that of the last one."""
     if row.seq > LAST_SEQ:
-        raise UsageError(f"row {row.seq} of the run {run!r} has no place: the highest number is {LAST_SEQ}.")
-    raise UsageError(f"row {row.seq} of the run {run!r} cannot follow row {last}: rows are stored once and in order.")
+        raise UsageError(f"row {row.seq} of the run {value_text(run)} has no place: the highest number is {LAST_SEQ}.")
+    raise UsageError(
+        f"row {row.seq} of the run {value_text(run)} cannot follow row {last}: rows are stored once and in order."
+    )
 
 
 def not_text(run: str, row: Row) -> NoReturn:
     """Refuse a row whose text a database cannot hold."""
     raise UsageError(
-        f"row {row.seq} of the run {run!r} holds a NUL character or half of a surrogate pair as it is: write it as an "
+        f"row {row.seq} of the run {value_text(run)} holds a NUL character or half of a surrogate pair as it is: "
+        "write it as an "
         f"escape, which JSON has for both."
     )
 
 
 def released(run: str) -> NoReturn:
     """Refuse an append by a writer that has given its place back."""
-    raise UsageError(f"this writer of the run {run!r} was released: claim the run again to write.")
+    raise UsageError(f"this writer of the run {value_text(run)} was released: claim the run again to write.")
 
 
 def row_of(run: str, seq: object, at: object, fact: object, decisions: object) -> Row:

@@ -16,6 +16,7 @@ from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.contract import Report
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.model.thread import shown
 from graphflow.nodes.client import CallPiece
 from graphflow.nodes.function import is_async

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from graphflow.events import EDITION
+from graphflow.events import EDITION, SECRETIVE
 from graphflow.graphs.compiled import Edge, Station
 from graphflow.model.contract import Brief, Report
 from graphflow.model.thread import Thread, ThreadMessage, ToolCall, data
@@ -115,13 +115,15 @@ def manner_of(
     key = allowed, owed, agent.native, edition
     found: Manner | None = station.manners.get(key)
     if found is None:
-        found = station.manners[key] = _manner(agent, _offers(station, about, allowed, edition), owed)
+        found = station.manners[key] = _manner(
+            agent, _offers(station, about, allowed, edition), owed, whole=edition < SECRETIVE
+        )
     return found
 
 
-def _manner(agent: Agent, offers: Offers, owed: Any) -> Manner:
+def _manner(agent: Agent, offers: Offers, owed: Any, *, whole: bool) -> Manner:
     kind = owed if agent.output is None and owed is not Report else agent.output
-    said = answer_schema(kind)
+    said = answer_schema(kind, whole=whole)
     if not agent.native and offers:  # where there is nothing to choose, the answer is all there is
         answer = answer_name(offers)
         schema = json_schema(offers, said, answer)
@@ -138,14 +140,16 @@ def _offers(
     agent = station.node
     assert isinstance(agent, Agent)  # noqa: S101 - only agents are offered tools
     found: dict[str, Offer] = {}
+    whole = edition < SECRETIVE
     for tool in agent.tools:
-        found[tool.name] = Offer("person" if isinstance(tool, AskUser) else "tool", tool.spec, tool)
+        spec = ToolSpec(tool.name, tool.description, tool.parameters_json) if whole else tool.spec
+        found[tool.name] = Offer("person" if isinstance(tool, AskUser) else "tool", spec, tool)
     for name, target in generated_names(ASK, station.delegates).items():
         edge = station.delegates[target]
         brief = edge.contract.brief if edge.contract is not None else Brief
         often = "" if edge.max_hops is None else f" It can be asked {_times(edge.max_hops)} in all."
         text = f"Ask {target}, and get a report.{_about(about[target])}{often}"
-        spec = ToolSpec(name, text, schema_text(brief) if agent.native else short_brief(brief))
+        spec = ToolSpec(name, text, _brief_schema(brief, whole=whole, short=not agent.native))
         found.setdefault(name, Offer("ask", spec, edge=edge))
     others = [target for target in station.handoffs if target != station.name]  # a model has control already
     for name, target in generated_names(TRANSFER, others).items():
@@ -157,9 +161,15 @@ def _offers(
     return {name: offer for name, offer in found.items() if offer.kind not in limited or name in allowed}
 
 
-def short_brief(brief: type[Brief]) -> str:
-    """Return the schema of a brief without what a caller need not write: a small model would fill it with noise."""
-    schema: dict[str, Any] = json.loads(schema_text(brief))
+def _brief_schema(brief: type[Brief], *, whole: bool, short: bool) -> str:
+    """Return the schema of a brief; a short one is without what a caller need not write.
+
+    A small model would fill that with noise.
+    """
+    text = schema_text(brief, whole=whole)
+    if not short:
+        return text
+    schema: dict[str, Any] = json.loads(text)
     ours = Brief.model_fields.keys() - {"objective"} - set(schema.get("required", ()))
     schema["properties"] = {name: part for name, part in schema["properties"].items() if name not in ours}
     schema["properties"]["objective"].pop("description", None)

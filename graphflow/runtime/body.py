@@ -20,6 +20,7 @@ from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, 
 from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.nodes.function import is_async
 from graphflow.runtime.backends import cancelled_classes
 from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
@@ -211,7 +212,8 @@ class Body(BareBody):
         if key in self._asking:
             raise EffectKeyRequired(path_text(self.path), name)
         key = self._own_key(key)
-        request = EffectRequested(self.path, command.turn, command.attempt, key, name, digest(args), cost)
+        arguments = digest(args, whole=self._runner.fold.edition < SECRETIVE)
+        request = EffectRequested(self.path, command.turn, command.attempt, key, name, arguments, cost)
         self._asking.add(key)
         try:
             refused, finished = await self._ask(request)

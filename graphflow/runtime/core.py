@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from graphflow.errors import InternalError, StrayCancellation
 from graphflow.events import (
+    SECRETIVE,
     CancelRequested,
     Decision,
     EffectFinished,
@@ -33,6 +34,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Left, State, open_state
+from graphflow.model.telling import error_text
 from graphflow.nodes.client import Price
 from graphflow.runtime.commands import Command, SetTimer
 from graphflow.runtime.ledger import ONE_RUN, RUNS, Amount, Amounts, Meter, Snapshot, least_free
@@ -116,9 +118,9 @@ class Core:
 
     def trouble(self, code: Code, error: Exception, path: Path, *, limit: float | None = None) -> Trouble:
         """Make a failure of an error that the library found."""
-        blame = self.edition > 0
-        failure = failure_of(error, code, limit, blame=blame)
-        text = failure.text if blame and blamed(error) else str(error)
+        blame, whole = self.edition > 0, self.edition < SECRETIVE
+        failure = failure_of(error, code, limit, blame=blame, whole=whole)
+        text = failure.text if blame and blamed(error) else str(error) if whole else error_text(error)
         reason = Reason(code=code, text=text, path=path_text(path), error_type=type(error).__name__, limit=limit)
         return Trouble(reason, failure, timed_out=code == "timeout")
 
@@ -543,17 +545,14 @@ RECORDED: Final = "_graphflow_recorded"
 
 
 def failure_of(
-    error: BaseException, code: str = "failed", limit: float | None = None, *, blame: bool = True
+    error: BaseException, code: str = "failed", limit: float | None = None, *, blame: bool = True, whole: bool = False
 ) -> Failure:
     """Return an exception as a fact, with who raised it; one that stands for a recorded failure as that failure."""
     recorded: Failure | None = getattr(error, RECORDED, None)
     if recorded is not None and code == "failed":
         return recorded
     lineage = tuple(f"{kind.__module__}.{kind.__qualname__}" for kind in type(error).__mro__[:-2])
-    try:
-        text = str(error)
-    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
-        text = f"(its text could not be made: {type(broken).__name__})"
+    text = error_text(error, whole=whole)
     who = blamed(error) if blame else ""
     text = f"{who} raised: {text}" if who else text
     return Failure(f"{type(error).__module__}.{type(error).__qualname__}", text, lineage, code, limit)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 
 _BACKENDS: Final = ("asyncio", "trio")
 
@@ -25,13 +26,19 @@ def check_parts(resources: object, before: object, clock: object, redact: object
         UsageError: if one is of another kind.
     """
     if type(resources) is not tuple and (not isinstance(resources, Sequence) or isinstance(resources, str | bytes)):
-        msg = f"resources={resources!r}: a list of clients and pools is needed, as resources=[client]; [] for none."
+        msg = (
+            f"resources={value_text(resources)}: a list of clients and pools is needed, as resources=[client]; [] "
+            "for none."
+        )
         raise UsageError(msg)
     if before is not None and not callable(before):
-        msg = f"before={before!r}: a function is needed that takes the state and returns None or Skip(...), or None."
+        msg = (
+            f"before={value_text(before)}: a function is needed that takes the state and returns None or Skip(...), "
+            "or None."
+        )
         raise UsageError(msg)
     if redact is not None and not callable(redact):
-        msg = f"redact={redact!r}: a function is needed that takes a text and returns one, or None."
+        msg = f"redact={value_text(redact)}: a function is needed that takes a text and returns one, or None."
         raise UsageError(msg)
     if run_id is not None and not isinstance(run_id, str):
         msg = f"run_id={run_id!r} cannot be the id of a run: an id is text, this is a {type(run_id).__name__}."
@@ -48,7 +55,8 @@ def check_answers(answers: object) -> None:
     """
     if isinstance(answers, Mapping) and all(isinstance(name, str) for name in cast("Mapping[object, object]", answers)):
         return
-    msg = f"answers={answers!r}: a table of answers by the ids of their questions is needed, as answers={{id: value}}."
+    shown = value_text(cast("object", answers))
+    msg = f"answers={shown}: a table of answers by the ids of their questions is needed, as answers={{id: value}}."
     raise UsageError(msg)
 
 
@@ -59,10 +67,10 @@ def check_backend(backend: object) -> None:
         UsageError: if it is none that we know, or not installed.
     """
     if backend not in _BACKENDS:
-        msg = f'run_sync(backend={backend!r}): "asyncio" or "trio" is needed.'
+        msg = f'run_sync(backend={value_text(backend)}): "asyncio" or "trio" is needed.'
         raise UsageError(msg)
     if backend != "asyncio" and importlib.util.find_spec(str(backend)) is None:
-        msg = f"run_sync(backend={backend!r}): {backend} is not installed; it is a package of that name."
+        msg = f"run_sync(backend={value_text(backend)}): {backend} is not installed; it is a package of that name."
         raise UsageError(msg)
 
 
@@ -70,5 +78,8 @@ def _check_clock(clock: object) -> None:
     methods = all(callable(getattr(clock, name, None)) for name in ("now", "sleep_until", "all_asleep"))
     # A class has the methods too.
     if isinstance(clock, type) or not methods or not hasattr(clock, "jumps"):
-        msg = f"clock={clock!r}: a Clock is needed, such as ManualClock() of graphflow.testing, or None for real time."
+        msg = (
+            f"clock={value_text(clock)}: a Clock is needed, such as ManualClock() of graphflow.testing, or None for "
+            "real time."
+        )
         raise UsageError(msg)

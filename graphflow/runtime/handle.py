@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from graphflow.errors import InternalError, StrayCancellation, UsageError
 from graphflow.events import (
@@ -30,6 +30,8 @@ from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import Json
 from graphflow.model.ids import parse_path, path_text
 from graphflow.model.outcome import NOTHING
+from graphflow.model.secrets import holds_secret
+from graphflow.model.telling import without_input
 from graphflow.runtime.backends import Signal, cancelled_classes, new_signal, spawn
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.failures import at_a_bound
@@ -69,7 +71,7 @@ class Run(Generic[C]):
         self._session: Signal | None = None
         self._ready: deque[Event] = deque()
         self._answered: set[str] = set()
-        self._interrupts: Interrupts | None = None  # of a stored run
+        self.interrupts: Interrupts | None = None  # of a stored run
 
     # --- as a context manager ---
 
@@ -79,11 +81,6 @@ class Run(Generic[C]):
             msg = f"the run {self.run_id!r} has been entered already: call start() again for another run."
             raise UsageError(msg)
         self._entered = True
-        if self._runner.store is not None:
-            from graphflow.runtime.interrupts import Interrupts
-
-            self._interrupts = Interrupts()
-            self._interrupts.watch()
         if self._first or self._runner.fold.ended is None:
             self._begin(*self._first)
         return self
@@ -94,14 +91,15 @@ class Run(Generic[C]):
         """Cancel what still runs, and wait until no task of the run is left."""
         try:
             if self._session is not None and not self._session.is_set():
-                if self._interrupts is not None and self._interrupts.came:
+                watch = self.interrupts
+                if watch is not None and (watch.came or isinstance(error, KeyboardInterrupt)):
                     self.break_off()
                 else:
                     self.cancel("its caller" if error is not None else "leaving the run")
                 await self._over()
         finally:
-            if self._interrupts is not None:
-                self._interrupts.leave()
+            if self.interrupts is not None:
+                self.interrupts.leave()
             if self._runner.store is not None:
                 await give_back(self._runner.store.writer)
 
@@ -334,10 +332,25 @@ def answer_to(
         )
         raise UsageError(msg)
     schema: Any = Json if asked.schema is None else asked.schema
-    given = TypeAdapter(schema).validate_python(value)
+    given = _fitting(schema, value)
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
     return AnswerGiven(question, given)
+
+
+def _fitting(schema: Any, value: Any) -> Any:
+    """Return an answer as its question wants it; what does not fit is not shown where it may be a secret.
+
+    Raises:
+        ValueError: (as pydantic's ValidationError) if it does not fit.
+    """
+    try:
+        return TypeAdapter(schema).validate_python(value)
+    except ValidationError as error:
+        if not holds_secret(schema):
+            raise
+        refused = without_input(error)
+    raise refused
 
 
 def _name_of(raised: BaseException) -> str:

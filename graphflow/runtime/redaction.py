@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -158,13 +159,15 @@ _PIECE: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|\\?\Z)|-?[0-9]+(?:\.[0-9]+)?(?
 
 
 def _text(text: str, redact: Redact) -> str:
-    """Return a text that has passed a function, after what is written in it as JSON, without its escapes."""
+    """Return a text that has passed a function, after what is written in it as JSON or by Python, without escapes."""
     if _is_json(text):
         return _json_text(text, redact)
     made = text
     if "\\" in text and '"' in text:  # JSON among other words
         made = _PIECE.sub(lambda found: _piece(found[0], redact) if "\\" in found[0] else found[0], text)
     made = _passed(made, redact)
+    if "\\" in made:
+        made = _as_python(made, redact)
     return text if made == text else made
 
 
@@ -216,6 +219,48 @@ def _closed(piece: str) -> str:
     """Close a text that was cut off, without the escape that it was cut off in."""
     found = _CUT.fullmatch(piece)
     return f'{piece if found is None else found[1]}"'
+
+
+# --- texts that Python has written -----------------------------------------------------------------------------------
+
+_ESCAPES: Final = re.compile(
+    r"\\(?:(?P<sign>[\\'\"abfnrtv])|u(?P<four>[0-9a-fA-F]{4})|U(?P<eight>[0-9a-fA-F]{8}))|(?P<bytes>(?:\\x[0-9a-fA-F]{2})+)"
+)
+"""What stands for a sign in the repr of a text, and in that of bytes."""
+
+_SIGNS: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_DEEPEST: Final = 4  # texts in texts, each of which was written with the escapes of the one in it
+
+
+def _as_python(text: str, redact: Redact) -> str:
+    """Return a text that may hold reprs, as errors do, after a function has seen it without their escapes.
+
+    If the function finds something there, the escapes are gone; otherwise the text stays as it was written. Blanks
+    alone are nothing that it has found: what looks like an escape may be a part of a path.
+    """
+    plain = text
+    for _ in range(_DEEPEST):
+        said = _ESCAPES.sub(_said, plain)
+        if said == plain:
+            return text
+        plain, made = said, _passed(said, redact)
+        if "".join(made.split()) != "".join(plain.split()):
+            return made
+    return text
+
+
+def _said(found: re.Match[str]) -> str:
+    sign, run, number = found["sign"], found["bytes"], found["four"] or found["eight"]
+    if sign is not None:
+        return _SIGNS.get(sign, sign)
+    if run is not None:
+        data = bytes.fromhex(run.replace("\\x", ""))
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            return data.decode("latin-1")
+    code = int(number, 16)
+    return found[0] if code > sys.maxunicode or 0xD800 <= code <= 0xDFFF else chr(code)  # noqa: PLR2004 - no character
 
 
 def _passed(text: str, redact: Redact) -> str:

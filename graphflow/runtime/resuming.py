@@ -30,6 +30,7 @@ from graphflow.graphs.pricing import by_agent, prices_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
+from graphflow.model.telling import value_text
 from graphflow.runtime.checksums import chained
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.given import check_answers, check_parts
@@ -234,7 +235,7 @@ async def _branch(
     _check_use(graph, journal, changed, NO_ANSWERS, secrets)
     number: object = at
     if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
-        msg = f"fork_run(at={at!r}): the number of an event is needed, or None for the last."
+        msg = f"fork_run(at={value_text(at)}): the number of an event is needed, or None for the last."
         raise UsageError(msg)
     stored = await rows_of(journal, run_id, at)  # what has gone wrong behind that number is left behind
     if not stored:
@@ -388,11 +389,11 @@ def _check_use(graph: object, journal: object, changed: object, answers: object,
         UsageError: if something of it makes no sense.
     """
     if not isinstance(graph, Graph):
-        msg = f"{graph!r} is no graph: resume(graph, run_id, journal=...)."
+        msg = f"{value_text(graph)} is no graph: resume(graph, run_id, journal=...)."
         raise UsageError(msg)
     check_journal(journal)
     if changed not in ("refuse", "compatible"):
-        msg = f'changed={changed!r}: "refuse" or "compatible" is needed.'
+        msg = f'changed={value_text(changed)}: "refuse" or "compatible" is needed.'
         raise UsageError(msg)
     check_answers(answers)
     if secrets is not None and not isinstance(secrets, Mapping):

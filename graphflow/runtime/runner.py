@@ -39,6 +39,7 @@ from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import Skip
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
 from graphflow.runtime.backends import cancelled_classes, current_task
@@ -471,7 +472,7 @@ class Runner(Sessions):
                 if isinstance(answer, Skip):
                     skip = answer.reason
                 elif answer is not None:
-                    msg = f"a before= hook returns None or Skip(reason), not {answer!r}."
+                    msg = f"a before= hook returns None or Skip(reason), not {value_text(answer)}."
                     raise UsageError(msg)
             except Exception as error:  # noqa: BLE001 - whatever a hook raises is a fact
                 self.errors[command.path] = error

@@ -19,6 +19,7 @@ from graphflow.graphs.pricing import prices_of, readiness_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
+from graphflow.model.telling import value_text
 from graphflow.model.thread import ThreadMessage
 from graphflow.runtime.backends import in_a_loop
 from graphflow.runtime.clock import RealClock
@@ -57,11 +58,11 @@ def start(
     """
     wrong = not isinstance(max_parallel, int) or isinstance(max_parallel, bool) or max_parallel < 1
     if max_parallel is not None and wrong:
-        msg = f"max_parallel={max_parallel!r}: at least 1, or None for no limit."
+        msg = f"max_parallel={value_text(max_parallel)}: at least 1, or None for no limit."
         raise UsageError(msg)
     given: object = graph
     if not isinstance(given, Graph):
-        msg = f"run({graph!r}): a Graph is needed."
+        msg = f"run({value_text(graph)}): a Graph is needed."
         raise UsageError(msg)
     check_given(budget, listeners)
     check_parts(resources, before, clock, redact, run_id)
@@ -110,7 +111,7 @@ def start(
             await give_back(writer)
             raise
 
-    return Starting(opened)
+    return Starting(opened, stored=journal is not None)
 
 
 @functools.cache
@@ -130,12 +131,13 @@ def check_given(budget: object, listeners: object) -> None:
         UsageError: if the budget is none, or the listeners are no functions.
     """
     if budget is not None and not isinstance(budget, Budget):
-        msg = f"budget={budget!r}: a Budget is needed, or None."
+        msg = f"budget={value_text(budget)}: a Budget is needed, or None."
         raise UsageError(msg)
     if listeners == ():
         return
     if not isinstance(listeners, Sequence) or not all(map(callable, cast("Sequence[object]", listeners))):
-        msg = f"listeners={listeners!r}: a list of functions is needed, each of which takes an Event."
+        shown = value_text(cast("object", listeners))
+        msg = f"listeners={shown}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)
 
 
@@ -158,17 +160,21 @@ def check_journal(journal: object) -> None:
     a_class = isinstance(journal, type)  # it has the methods too
     if not a_class and all(callable(getattr(journal, name, None)) for name in ("claim", "read", "runs", "delete")):
         return
-    hint = f" Did you mean SqliteJournal({journal!r})?" if isinstance(journal, str) and "://" not in journal else ""
-    msg = f"journal={journal!r}: a journal is needed, such as SqliteJournal() or MemoryJournal().{hint}"
+    hint = (
+        f" Did you mean SqliteJournal({value_text(journal)})?"
+        if isinstance(journal, str) and "://" not in journal
+        else ""
+    )
+    msg = f"journal={value_text(journal)}: a journal is needed, such as SqliteJournal() or MemoryJournal().{hint}"
     raise UsageError(msg)
 
 
 class Starting(Generic[C]):
     """What `start` and `reopen` return: a context manager that makes the run when it is entered."""
 
-    def __init__(self, opened: Callable[..., Awaitable[Run[C]]]) -> None:
+    def __init__(self, opened: Callable[..., Awaitable[Run[C]]], *, stored: bool = True) -> None:
         """Take what makes the run."""
-        self._opened = opened
+        self._opened, self._stored = opened, stored
         self._run: Run[C] | None = None
         self._entered = False
         self.keep = True
@@ -184,8 +190,20 @@ class Starting(Generic[C]):
             msg = "this start() has been entered already: call start() again for another run."
             raise UsageError(msg)
         self._entered = True
-        made = await self._opened(keep=self.keep)
+        interrupts = None
+        if self._stored:
+            from graphflow.runtime.interrupts import Interrupts
+
+            interrupts = Interrupts()
+            interrupts.watch()  # before its place is claimed: what comes meanwhile is heard of later
+        try:
+            made = await self._opened(keep=self.keep)
+        except BaseException:
+            if interrupts is not None:
+                interrupts.leave()
+            raise
         self._run = made
+        made.interrupts = interrupts
         try:
             return await made.__aenter__()
         except BaseException as error:
@@ -300,7 +318,7 @@ def _earlier(graph: Graph[Any], after: Result[Any]) -> Earlier:
     """
     given: object = after
     if not isinstance(given, Result):
-        msg = f"run(after={after!r}): the Result of an earlier run is needed."
+        msg = f"run(after={value_text(after)}): the Result of an earlier run is needed."
         raise UsageError(msg)
     if after.status == "waiting":
         msg = f"run(after=...): the run {after.run_id!r} waits for people: answer its questions, or cancel it."

@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from graphflow.errors import GraphChanged, InternalError, JournalDamaged, JournalMismatch, NodeFailed, UnknownRun
 from graphflow.events import (
+    EDITION,
     Earlier,
     EffectFinished,
     Fact,
@@ -167,6 +168,11 @@ def fold_rows(
         raise rows.lacking(stored) or error from None
     if not isinstance(first, RunStarted) or first.run != run:
         raise JournalDamaged(run, stored[0].seq, "it does not start this run.")
+    if not 0 <= first.edition <= EDITION:
+        what = (
+            f"it is decided by edition {first.edition}, and this version of graphflow knows editions up to {EDITION}."
+        )
+        raise JournalDamaged(run, stored[0].seq, what)
     folded = Folded(Fold(graph), first, [] if keep else None, parts=parts, fingerprint=fingerprint)
     try:
         _feed(folded, run, stored, [first, *others], rows)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from graphflow.errors import UnknownTarget, UnknownTool
-from graphflow.events import EffectFinished, Failure
+from graphflow.events import SECRETIVE, EffectFinished, Failure
 from graphflow.model.budget import Budget
 from graphflow.model.contract import Approval, Bound, Reason
 from graphflow.model.frozen import FrozenDict
@@ -92,13 +92,12 @@ class Wishes(ModelCalls):
         talk = visit.talk
         return self.trouble("unknown_tool", UnknownTool(path, name, talk.manner.offers if talk else ()), visit.path)
 
-    @staticmethod
-    def _known(call: ToolCall, offer: Offer) -> Wish:
+    def _known(self, call: ToolCall, offer: Offer) -> Wish:
         """Read the arguments of a call; what cannot be read is told to the model, and not executed."""
         try:
             match offer.kind:
                 case "tool" | "person" if offer.tool is not None:
-                    arguments = offer.tool.arguments(call.arguments)
+                    arguments = offer.tool.arguments(call.arguments, whole=self.edition < SECRETIVE)
                     wish = Wish(call, offer.kind, arguments)
                     wish.tool, wish.written = offer.tool, call.arguments
                     return wish
@@ -452,11 +451,14 @@ def _failed_text(tool: Tool, failure: Failure) -> str:
 
 
 def _shown_arguments(wish: Wish) -> str:
-    values = (
-        (name, json.dumps(value, ensure_ascii=False) if isinstance(value, str) else shown(value))
-        for name, value in wish.arguments.items()
-    )
-    return capped(", ".join(f"{name}={value}" for name, value in values), 400)
+    hidden = wish.tool.hidden if isinstance(wish.tool, Tool) else frozenset[str]()
+
+    def text(name: str, value: object) -> str:
+        if name in hidden:
+            return SHOWN
+        return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else shown(value)
+
+    return capped(", ".join(f"{name}={text(name, value)}" for name, value in wish.arguments.items()), 400)
 
 
 def _thaw(value: Any) -> Any:

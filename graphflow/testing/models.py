@@ -138,7 +138,7 @@ class ScriptedModel(_Model):
             table = cast("Mapping[str, Any]", steps[0])
             for agent, script in table.items():
                 if isinstance(script, str) or not isinstance(script, Sequence):
-                    msg = f"ScriptedModel({{{agent!r}: {script!r}}}): a list of steps is needed."
+                    msg = f"ScriptedModel({{{agent!r}: {value_text(script)}}}): a list of steps is needed."
                     raise UsageError(msg)
                 self._scripts[agent] = tuple(cast("Sequence[Any]", script))
         else:
@@ -231,7 +231,10 @@ class RuleModel(_Model):
         super().__init__(usage, price, delay, stream_pieces, native_tools=native_tools)
         for rule in rules:
             if not _is_pair(rule) or not (isinstance(rule[0], str) or callable(rule[0])):
-                msg = f"RuleModel({rule!r}): a rule is (when, then); when is a text or a predicate on the request."
+                msg = (
+                    f"RuleModel({value_text(rule)}): a rule is (when, then); when is a text or a predicate on the "
+                    "request."
+                )
                 raise UsageError(msg)
             checked_step("RuleModel", rule[1])
         if otherwise is not None:
@@ -333,7 +336,8 @@ def _written(calls: Iterable[ToolCall]) -> list[str]:
 
 def _nothing_known(where: str, found: object) -> str:
     return (
-        f"{where}: {found!r} is nothing that a model could say. A text, call(...), a list of calls, a ModelReply, a "
+        f"{where}: {value_text(found)} is nothing that a model could say. A text, call(...), a list of calls, a "
+        "ModelReply, a "
         f"pydantic value, an exception object, or a function from the request to one of these is needed."
     )
 

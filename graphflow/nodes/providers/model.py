@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
 from graphflow.model.addresses import check_address, has_secrets, shown_address
+from graphflow.model.telling import value_text
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
 from graphflow.nodes.providers.failures import KEY_NAMES, as_model_error, shows_a_key, without_keys
 from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
@@ -77,10 +78,12 @@ class ProviderModel:
             self.name, self._given = model, None
             provider, _, bare = model.partition(":")
             if not provider.strip() or not bare.strip():
-                msg = f"model={model!r}: a provider and its model are needed, as 'openai:gpt-5'."
+                msg = f"model={value_text(model)}: a provider and its model are needed, as 'openai:gpt-5'."
                 raise UsageError(msg)
             if base_url is not None and provider not in OWN_SERVER:
-                msg = f"model={model!r}, base_url={base_url!r}: a server of your own is 'openai:NAME'."
+                msg = (
+                    f"model={value_text(model)}, base_url={_shown(base_url)!r}: a server of your own is 'openai:NAME'."
+                )
                 raise UsageError(msg)
         else:
             self.name, self._given = _name_of(model), model
@@ -89,7 +92,7 @@ class ProviderModel:
         checked_price(f"{self.name!r}", price)
         seconds: object = timeout
         if not isinstance(seconds, int | float) or not seconds > 0:
-            msg = f"timeout={timeout!r}: a number of seconds above 0 is needed."
+            msg = f"timeout={value_text(timeout)}: a number of seconds above 0 is needed."
             raise UsageError(msg)
         table: object = {} if settings is None else settings
         if not isinstance(table, Mapping):
@@ -364,6 +367,9 @@ def _shown(base_url: str) -> str:
 def _name_of(model: object) -> str:
     name = getattr(model, "model_name", None)
     if not isinstance(name, str):
-        msg = f"model={model!r}: the name of a provider's model is needed, as 'openai:gpt-5', or a pydantic-ai Model."
+        msg = (
+            f"model={value_text(model)}: the name of a provider's model is needed, as 'openai:gpt-5', or a "
+            "pydantic-ai Model."
+        )
         raise UsageError(msg)
     return name
