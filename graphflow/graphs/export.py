@@ -30,7 +30,8 @@ from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
 from graphflow.model.context import Context, add, append, extend, reducer_of, union
 from graphflow.model.contract import CODES, LATER_CODES
-from graphflow.model.secrets import hides, holds_secret, in_order, read_hints, veiled
+from graphflow.model.hiding import HidingSchema
+from graphflow.model.secrets import in_order
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (

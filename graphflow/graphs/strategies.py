@@ -54,7 +54,6 @@ from graphflow.graphs.turns import (
     goes_on,
 )
 from graphflow.model.context import Context
-from graphflow.model.telling import value_text
 from graphflow.model.thread import History
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import END, START, Node
@@ -130,7 +129,7 @@ def handoff(
     members_of(where, "specialists", specialists, (parent,))
     if isinstance(parent, Graph):
         hint = "a graph has nobody that hands over from outside; give an agent or a function"
-        msg = f"{where}: parent={value_text(parent)}: {hint}."
+        msg = f"{where}: parent={parent!r}: {hint}."
         raise UsageError(msg)
     given = parent.hands_off(*specialists, max_hops=1 + back, history=history)
     chains: list[Chain[Any]] = [START >> parent >> END, given]

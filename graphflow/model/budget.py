@@ -69,7 +69,9 @@ class Budget:
             put(self, name, amount)
         put(self, "usd", _money(usd))
         if seconds is not None and not is_seconds(seconds):
-            msg = f"Budget(seconds={seconds!r}): a finite number of at least 0 is needed, or None for no bound."
+            msg = (
+                f"Budget(seconds={value_text(seconds)}): a finite number of at least 0 is needed, or None for no bound."
+            )
             raise ValueError(msg)
         put(self, "seconds", seconds)
 

@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import PROVED, class_of, mutable_part, mutable_value
-from graphflow.model.secrets import MARKED, SHOWN, in_order, secret, secret_fields, veiled
+from graphflow.model.secrets import MARKED, SHOWN, hide_inputs, in_order, secret, secret_fields, veiled
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)

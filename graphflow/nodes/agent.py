@@ -114,7 +114,7 @@ class Agent(Node[Context]):
         made = _checked_tools(where, tools)
         _check_instructions(where, instructions)
         if decision not in ("auto", "native", "json"):
-            msg = f"{where}: decision={decision!r}: 'auto', 'native' or 'json' is needed."
+            msg = f"{where}: decision={value_text(decision)}: 'auto', 'native' or 'json' is needed."
             raise UsageError(msg)
         if history is not None:
             checked_history(where, history)
@@ -203,8 +203,8 @@ def _checked_model(where: str, model: object, name: str = "model") -> ModelClien
         return ProviderModel(model)
     if not isinstance(model, ModelClient) or isinstance(model, type):
         msg = (
-            f"{where}: {name}={model!r}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or an object "
-            f"with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
+            f"{where}: {name}={value_text(model)}: a ModelClient is needed, the name of one, as 'openai:gpt-5', or "
+            f"an object with `async def reply(request, stream)`; a model of pydantic-ai goes into ProviderModel(...); "
             f"for tests there is graphflow.testing.ScriptedModel."
         )
         raise UsageError(msg)
@@ -220,7 +220,7 @@ def _checked_fallbacks(where: str, fallbacks: object) -> tuple[ModelClient, ...]
         UsageError: if they are no list, or one is no model.
     """
     if not isinstance(fallbacks, list | tuple):
-        msg = f"{where}: fallbacks={fallbacks!r}: a list of models is needed."
+        msg = f"{where}: fallbacks={value_text(fallbacks)}: a list of models is needed."
         raise UsageError(msg)
     return tuple(_checked_model(where, model, "fallbacks") for model in cast("Sequence[object]", fallbacks))
 
@@ -232,7 +232,7 @@ def _checked_tools(where: str, tools: object) -> tuple[Tool | AskUser, ...]:
         UsageError: if they are no list, one is no tool, or two have one name.
     """
     if not isinstance(tools, list | tuple):
-        msg = f"{where}: tools={tools!r}: a list of functions, @tool functions and AskUser() is needed."
+        msg = f"{where}: tools={value_text(tools)}: a list of functions, @tool functions and AskUser() is needed."
         raise UsageError(msg)
     made = tuple(as_tool(found, f"{where}: tools: ") for found in cast("Sequence[object]", tools))
     names = [found.name for found in made]
@@ -248,7 +248,7 @@ def _checked_tools(where: str, tools: object) -> tuple[Tool | AskUser, ...]:
 
 def _check_instructions(where: str, instructions: object) -> None:
     if not isinstance(instructions, str) and not callable(instructions):
-        msg = f"{where}: instructions={instructions!r}: a text, or a function from state to text, is needed."
+        msg = f"{where}: instructions={value_text(instructions)}: a text, or a function from state to text, is needed."
         raise UsageError(msg)
 
 
@@ -261,7 +261,10 @@ def _check_output(where: str, output: Any) -> None:
     checked_type(where, output, "output")
     part = None if output is None else mutable_part(output)
     if part is not None:
-        msg = f"{where}: output={output!r}: what an agent gives to others must be frozen: {part[0]}; use {part[1]}."
+        msg = (
+            f"{where}: output={value_text(output)}: what an agent gives to others must be frozen: {part[0]}; use "
+            f"{part[1]}."
+        )
         raise UsageError(msg)
 
 

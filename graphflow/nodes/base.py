@@ -192,7 +192,7 @@ class Node(Generic[C_contra]):
         for callee in team:
             checked_node(f"{self!r}.delegates", callee)
         if share not in ("pool", "equal") and not (isinstance(share, (int, float)) and 0 < share <= 1):
-            msg = f"{self!r}.delegates: share={share!r}: 'pool', 'equal' or a part above 0 and at most 1."
+            msg = f"{self!r}.delegates: share={value_text(share)}: 'pool', 'equal' or a part above 0 and at most 1."
             raise UsageError(msg)
         checked_seconds(f"{self!r}.delegates", timeout)
         checked_text(f"{self!r}.delegates", into, "into", none=True)
@@ -201,7 +201,7 @@ class Node(Generic[C_contra]):
         several = isinstance(cast("object", grant), list | tuple)
         granted: tuple[Any, ...] = tuple(grant) if several else (grant,)
         if not all(isinstance(name, str) for name in granted):
-            msg = f"{self!r}.delegates: grant={grant!r}: names of tools are needed."
+            msg = f"{self!r}.delegates: grant={value_text(grant)}: names of tools are needed."
             raise UsageError(msg)
         bound = checked_bound(f"{self!r}.delegates", max_hops)
         statement = DelegateStatement(self, team, bound, into, brief, report, share, timeout, history, granted)
@@ -247,7 +247,7 @@ class Node(Generic[C_contra]):
         checked_node(f"{self!r}.on_error", to, end=True)
         kinds = catch if isinstance(catch, tuple) else (catch,)
         if not kinds or not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
-            msg = f"{self!r}.on_error: catch={catch!r}: exception classes are needed."
+            msg = f"{self!r}.on_error: catch={value_text(catch)}: exception classes are needed."
             raise UsageError(msg)
         return Chain((ErrorStatement(self, to, kinds),), self, ())
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.budget import Budget, is_seconds
+from graphflow.model.telling import value_text
 
 
 def checked_seconds(where: str, seconds: object, name: str = "timeout") -> None:
@@ -22,7 +23,7 @@ def checked_seconds(where: str, seconds: object, name: str = "timeout") -> None:
     graphflow.errors.UsageError: node 'a': timeout='soon': a finite number of seconds above 0 is needed, or None.
     """
     if seconds is not None and not (is_seconds(seconds) and seconds != 0):
-        msg = f"{where}: {name}={seconds!r}: a finite number of seconds above 0 is needed, or None."
+        msg = f"{where}: {name}={value_text(seconds)}: a finite number of seconds above 0 is needed, or None."
         raise UsageError(msg)
 
 
@@ -33,7 +34,7 @@ def checked_text(where: str, text: object, name: str, *, none: bool = False) -> 
         UsageError: if it is none, nor None where that is allowed.
     """
     if not isinstance(text, str) and not (none and text is None):
-        msg = f"{where}: {name}={text!r}: a text is needed{', or None' if none else ''}."
+        msg = f"{where}: {name}={value_text(text)}: a text is needed{', or None' if none else ''}."
         raise UsageError(msg)
 
 
@@ -44,7 +45,7 @@ def checked_switch(where: str, switch: object, name: str) -> None:
         UsageError: naming the argument.
     """
     if not isinstance(switch, bool):
-        msg = f"{where}: {name}={switch!r}: True or False."
+        msg = f"{where}: {name}={value_text(switch)}: True or False."
         raise UsageError(msg)
 
 
@@ -55,7 +56,7 @@ def checked_budget(where: str, budget: object, name: str = "budget") -> None:
         UsageError: if it is neither a Budget nor None.
     """
     if budget is not None and not isinstance(budget, Budget):
-        msg = f"{where}: {name}={budget!r}: a Budget is needed, or None."
+        msg = f"{where}: {name}={value_text(budget)}: a Budget is needed, or None."
         raise UsageError(msg)
 
 
@@ -72,7 +73,7 @@ def checked_call(where: str, function: object, name: str, what: str) -> None:
         UsageError: naming the argument.
     """
     if function is not None and not callable(function):
-        msg = f"{where}: {name}={function!r}: {what} is needed."
+        msg = f"{where}: {name}={value_text(function)}: {what} is needed."
         raise UsageError(msg)
 
 
@@ -94,7 +95,7 @@ def checked_names(where: str, names: object, name: str, what: str) -> frozenset[
     several = isinstance(names, list | tuple | set | frozenset)
     found = tuple(cast("Iterable[object]", names)) if several else (names,)
     if not all(isinstance(one, str) for one in found):
-        msg = f"{where}: {name}={names!r}: names of {what} are needed, as {name}=[...]."
+        msg = f"{where}: {name}={value_text(names)}: names of {what} are needed, as {name}=[...]."
         raise UsageError(msg)
     return frozenset(cast("tuple[str, ...]", found))
 
@@ -106,12 +107,12 @@ def checked_type(where: str, kind: Any, name: str) -> None:
         UsageError: if it is the name of a type, or has no hash.
     """
     if isinstance(kind, str):
-        msg = f"{where}: {name}={kind!r}: the type itself is needed, not its name."
+        msg = f"{where}: {name}={value_text(kind)}: the type itself is needed, not its name."
         raise UsageError(msg)
     try:
         hash(kind)
     except TypeError:
-        msg = f"{where}: {name}={kind!r}: a type is needed that can be told from others; this has no hash."
+        msg = f"{where}: {name}={value_text(kind)}: a type is needed that can be told from others; this has no hash."
         raise UsageError(msg) from None
 
 
@@ -124,7 +125,10 @@ def checked_sync(where: str, **functions: object) -> None:
     for name, function in functions.items():
         call = getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__ is async too
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-            msg = f"{where}: {name}={function!r}: it is called where nothing can be awaited; write a plain function."
+            msg = (
+                f"{where}: {name}={value_text(function)}: it is called where nothing can be awaited; write a plain "
+                "function."
+            )
             raise UsageError(msg)
 
 
@@ -135,7 +139,7 @@ def checked_failure(where: str, failure: object) -> None:
         UsageError: naming the policies.
     """
     if failure not in ("fail_fast", "collect"):
-        msg = f"{where}: failure={failure!r}: 'fail_fast' or 'collect' is needed."
+        msg = f"{where}: failure={value_text(failure)}: 'fail_fast' or 'collect' is needed."
         raise UsageError(msg)
 
 
@@ -146,7 +150,9 @@ def checked_bound(where: str, bound: int | None, name: str = "max_hops", least: 
         UsageError: if it is not None and not a whole number of at least `least`.
     """
     if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int) or bound < least):
-        msg = f"{where}: {name}={bound!r}: a whole number of at least {least} is needed, or None for no bound."
+        msg = (
+            f"{where}: {name}={value_text(bound)}: a whole number of at least {least} is needed, or None for no bound."
+        )
         raise UsageError(msg)
     return bound
 
@@ -158,6 +164,6 @@ def checked_count(where: str, count: object, name: str, least: int = 0) -> int:
         UsageError: if it is no whole number of at least `least`.
     """
     if isinstance(count, bool) or not isinstance(count, int) or count < least:
-        msg = f"{where}: {name}={count!r}: a whole number of at least {least} is needed."
+        msg = f"{where}: {name}={value_text(count)}: a whole number of at least {least} is needed."
         raise UsageError(msg)
     return count

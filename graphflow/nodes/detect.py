@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphflow.errors import UsageError
+from graphflow.model.telling import value_text
 from graphflow.nodes.checked import checked_count
 
 Then = Literal["warn", "note", "stop"]
@@ -83,6 +84,6 @@ def no_progress(hops: int = 6, *, then: Then = "stop") -> Detector:
 
 def _checked(detector: Detector) -> Detector:
     if detector.then not in ("warn", "note", "stop"):
-        msg = f"{detector.kind}: then={detector.then!r}: 'warn', 'note' or 'stop' is needed."
+        msg = f"{detector.kind}: then={value_text(detector.then)}: 'warn', 'note' or 'stop' is needed."
         raise UsageError(msg)
     return detector

@@ -26,7 +26,6 @@ from typing import (
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
-from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.model.thread import History
@@ -334,7 +333,7 @@ def as_branch(item: Item, where: str = "") -> Branch[Any]:
         return Branch(chain.head, chain=chain)
     if item is Terminal.END or is_node(item):
         return Branch(item)
-    shown = f"{where}: {item!r}" if where else repr(item)
+    shown = f"{where}: {value_text(item)}" if where else value_text(item)
     msg = f"{shown} is no branch: a node, when(...), on(...), a chain or END is needed.{_hint(item)}"
     raise UsageError(msg)
 
@@ -434,7 +433,7 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
         UsageError: if the target or the bound makes no sense.
     """
     branch = as_branch(to, "on: to")
-    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {veiled(value)!r}", branch.chain)
+    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value_text(value)}", branch.chain)
 
 
 def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:
@@ -460,7 +459,7 @@ def checked_node(where: str, found: object, *, end: bool = False) -> None:
     """
     if not is_node(found) and not (end and found is Terminal.END):
         what = f"a node is needed{', or END' if end else ''}, not {type(found).__name__}"
-        msg = f"{where}: {found!r}: {what}.{_hint(found)}"
+        msg = f"{where}: {value_text(found)}: {what}.{_hint(found)}"
         raise UsageError(msg)
 
 

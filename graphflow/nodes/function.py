@@ -13,6 +13,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left, State
+from graphflow.model.telling import value_text
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_text
 
@@ -230,7 +231,7 @@ class NodeDecorator(Protocol):
 def _make(options: dict[str, Any], fn: Callable[..., Any]) -> FunctionNode[Any]:
     function: object = fn
     if not callable(function):
-        msg = f"node({function!r}): a function is needed; the options are given by name, as @node(name=...)."
+        msg = f"node({value_text(function)}): a function is needed; the options are given by name, as @node(name=...)."
         raise UsageError(msg)
     given = dict(options)
     name = given.pop("name", None) or getattr(fn, "__name__", type(fn).__name__)

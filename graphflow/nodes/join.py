@@ -65,7 +65,10 @@ def quorum(k: int, *, within: float | None = None) -> Policy:
         UsageError: if a number makes no sense.
     """
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        msg = f"quorum({k!r}, within={within!r}): at least one branch, within a time above 0, or None."
+        msg = (
+            f"quorum({value_text(k)}, within={value_text(within)}): at least one branch, within a time above 0, or "
+            "None."
+        )
         raise UsageError(msg)
     checked_seconds(f"quorum({k})", within, "within")
     return Policy("first", k, within)

@@ -17,6 +17,7 @@ from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
+from graphflow.model.telling import value_text
 from graphflow.nodes.checked import checked_bound, checked_count, checked_seconds, checked_switch, checked_text
 from graphflow.nodes.client import ToolSpec
 from graphflow.nodes.signatures import Parameters, first_paragraph, home_of, parameters_of
@@ -132,10 +133,13 @@ class Tool:
         where = checked_name(self.name)
         checked_text(where, self.description, "description")
         if self.effect not in ("read", "write", "irreversible"):
-            msg = f"{where}: effect={self.effect!r}: 'read', 'write' or 'irreversible'."
+            msg = f"{where}: effect={value_text(self.effect)}: 'read', 'write' or 'irreversible'."
             raise UsageError(msg)
         if self.on_error not in ("data", "raise"):
-            msg = f"{where}: on_error={self.on_error!r}: 'data' tells the model, 'raise' fails the agent's attempt."
+            msg = (
+                f"{where}: on_error={value_text(self.on_error)}: 'data' tells the model, 'raise' fails the agent's "
+                "attempt."
+            )
             raise UsageError(msg)
         checked_switch(where, self.approval, "approval")
         checked_switch(where, self.sequential, "sequential")
@@ -243,7 +247,9 @@ class AskUser:
                 raise TypeError(msg)
             TypeAdapter(self.schema)
         except Exception as error:
-            msg = f"{where}: schema={self.schema!r}: a type that a person's answer can be read as is needed ({error})."
+            why = f" ({error})" if isinstance(self.schema, type) else ""  # of a value it shows the value
+            need = "a type that a person's answer can be read as is needed"
+            msg = f"{where}: schema={value_text(self.schema)}: {need}{why}."
             raise UsageError(msg) from error
 
     def __repr__(self) -> str:
@@ -371,8 +377,7 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
     if inspect.isclass(function) or not callable(function):
         msg = (
             f"tool({value_text(function)}): a function or a method is needed. Of a class method, make the tool of "
-            "what the class "
-            f"gives: tool(Class.method)."
+            f"what the class gives: tool(Class.method)."
         )
         raise UsageError(msg)
     name: Any = given.pop("name", None)
@@ -404,8 +409,8 @@ def as_tool(found: object, where: str = "") -> Tool | AskUser:
     """
     if isinstance(found, Tool) and found.unbound:
         msg = (
-            f"{where}{found!r} is the tool of a method, and has no object: give obj.{found.name}, the tool of an "
-            f"object."
+            f"{where}{value_text(found)} is the tool of a method, and has no object: give obj.{found.name}, the tool "
+            f"of an object."
         )
         raise UsageError(msg)
     if isinstance(found, (Tool, AskUser)):
@@ -413,7 +418,7 @@ def as_tool(found: object, where: str = "") -> Tool | AskUser:
     if inspect.isfunction(found) or inspect.ismethod(found):
         return as_tool(_make({}, found))
     msg = (
-        f"{where}{found!r} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
+        f"{where}{value_text(found)} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
         f"{type(found).__name__}. Any other callable becomes one by tool(it, name=...)."
     )
     raise UsageError(msg)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, LiteralString, NoReturn, TypeAlias
 
 from graphflow.errors import JournalUnavailable, MissingExtra, UsageError
 from graphflow.model.budget import is_seconds
+from graphflow.model.telling import value_text
 from graphflow.persistence.storing import digest
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Store:
         if not isinstance(cast("object", conninfo), str) or not isinstance(cast("object", schema), str):
             raise UsageError("conninfo= and schema= are texts: a connection string of PostgreSQL, and a name.")
         if not is_seconds(patience) or not 0 < patience <= 1e6:  # noqa: PLR2004 - what PostgreSQL can count in milliseconds
-            raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds above 0.")
+            raise UsageError(f"patience={value_text(patience)} makes no sense: it is a number of seconds above 0.")
         if not schema or "\0" in schema or len(schema.encode("utf-8", "replace")) > _SCHEMA_BYTES:
             raise UsageError(
                 f"schema={value_text(schema)} cannot be a schema: a name has 1 to {_SCHEMA_BYTES} bytes and no NUL."

@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from graphflow.errors import JournalUnavailable, UsageError
 from graphflow.model.budget import is_seconds
+from graphflow.model.telling import value_text
 
 MEMORY: Final = ":memory:"
 APPLICATION: Final = 0x67666A6C
@@ -75,11 +76,16 @@ class Place:
         given: object = path
         name = os.fspath(path) if isinstance(given, str | os.PathLike) else None
         if not isinstance(name, str):
-            raise UsageError(f"path={given!r} is no path: the text of one is needed, or a pathlib.Path.")
+            raise UsageError(f"path={value_text(given)} is no path: the text of one is needed, or a pathlib.Path.")
         if not name or "\0" in name:
             raise UsageError(f"{name!r} is no path; a journal that needs no file is MemoryJournal().")
+        if _ADDRESS.match(name):
+            raise UsageError(
+                f"{value_text(name)} is an address, and no path of a file: a server of PostgreSQL is named as "
+                f"'postgresql://user@host/dbname', to PostgresJournal."
+            )
         if not is_seconds(patience) or patience > 1e6:  # noqa: PLR2004 - what SQLite can count in milliseconds
-            raise UsageError(f"patience={patience!r} makes no sense: it is a number of seconds, 0 or more.")
+            raise UsageError(f"patience={value_text(patience)} makes no sense: it is a number of seconds, 0 or more.")
         self.path = Path(name)
         self.memory = name == MEMORY
         self.fsync = fsync

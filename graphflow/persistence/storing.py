@@ -179,8 +179,7 @@ def not_text(run: str, row: Row) -> NoReturn:
     """Refuse a row whose text a database cannot hold."""
     raise UsageError(
         f"row {row.seq} of the run {value_text(run)} holds a NUL character or half of a surrogate pair as it is: "
-        "write it as an "
-        f"escape, which JSON has for both."
+        f"write it as an escape, which JSON has for both."
     )
 
 

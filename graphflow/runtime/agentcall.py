@@ -165,7 +165,7 @@ class AgentCall:
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `ToolStep.sleep`."""
         if not is_seconds(seconds):
-            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         await self._runner.nap(seconds)
 

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
-from graphflow.events import EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
+from graphflow.events import SECRETIVE, EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
 from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
@@ -290,7 +290,7 @@ class Body(BareBody):
     async def sleep(self, seconds: float) -> None:
         """Wait on the run's clock; see `Step.sleep`."""
         if not is_seconds(seconds):
-            msg = f"sleep({seconds!r}): a finite number of seconds of at least 0 is needed."
+            msg = f"sleep({value_text(seconds)}): a finite number of seconds of at least 0 is needed."
             raise UsageError(msg)
         if self.cancelled or self.ended:
             await self._refused()

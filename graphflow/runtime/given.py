@@ -41,7 +41,9 @@ def check_parts(resources: object, before: object, clock: object, redact: object
         msg = f"redact={value_text(redact)}: a function is needed that takes a text and returns one, or None."
         raise UsageError(msg)
     if run_id is not None and not isinstance(run_id, str):
-        msg = f"run_id={run_id!r} cannot be the id of a run: an id is text, this is a {type(run_id).__name__}."
+        msg = (
+            f"run_id={value_text(run_id)} cannot be the id of a run: an id is text, this is a {type(run_id).__name__}."
+        )
         raise UsageError(msg)
     if clock is not None:
         _check_clock(clock)

@@ -551,7 +551,7 @@ class Runner(Sessions):
             UsageError: if the run has none of that class, or several.
         """
         if not isinstance(cast("object", kind), type):
-            msg = f"{path_text(path)!r} asked for resource({kind!r}): the class itself is needed."
+            msg = f"{path_text(path)!r} asked for resource({value_text(kind)}): the class itself is needed."
             raise UsageError(msg)
         found = [resource for resource in self.resources if isinstance(resource, kind)]
         if len(found) != 1:

@@ -15,6 +15,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.contract import Approval, Bound, Reason
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import path_text
+from graphflow.model.secrets import SHOWN
 from graphflow.model.thread import ToolCall, capped, evened, shown
 from graphflow.nodes.agent import ASK, TRANSFER, Agent
 from graphflow.nodes.tools import AskUser, Tool

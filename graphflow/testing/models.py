@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from graphflow.errors import UsageError
 from graphflow.model.budget import is_seconds
+from graphflow.model.telling import value_text
 from graphflow.model.thread import ToolCall, capped
 from graphflow.nodes.checked import checked_bound
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, Usage
@@ -64,7 +65,7 @@ class _Model:
         native_tools: bool,
     ) -> None:
         if delay is not None and not is_seconds(delay):
-            msg = f"delay={delay!r}: a finite number of seconds of at least 0 is needed, or None."
+            msg = f"delay={value_text(delay)}: a finite number of seconds of at least 0 is needed, or None."
             raise UsageError(msg)
         checked_bound("a scripted model", stream_pieces, "stream_pieces", least=1)
         self.price = price
