@@ -91,7 +91,7 @@ class Failure:
 FORMAT: Final = 2
 """The version of the form in which records are stored."""
 
-EDITION: Final = 1
+EDITION: Final = 2
 """By what a run is decided that begins now, where versions of graphflow have decided otherwise; see decision 0027."""
 
 # --- facts -----------------------------------------------------------------------------------------------------------
@@ -358,11 +358,20 @@ class TimerSet:
 
 @record
 class ScopeOpened:
-    """A fork or a map started its branches."""
+    """A fork or a map started its branches.
+
+    Attributes:
+        path: the node at which they part.
+        join: where they meet, if in a node.
+        branches: how many they are.
+        items: the digest of a map's items, so that no run goes on over others; None of a fork, where nothing is stored,
+            and in runs of an edition before 2.
+    """
 
     path: Path
     join: str | None
     branches: int
+    items: str | None = None
 
 
 @record
