@@ -35,6 +35,7 @@ from graphflow import (
 )
 from graphflow.errors import JournalMismatch
 from graphflow.model.context import rules_of
+from graphflow.nodes.function import FunctionNode
 
 SMALL = Budget(node_runs=30)
 
@@ -56,6 +57,21 @@ def without_return(old: object, new: object) -> Any:
 def latest(_: object, new: Any) -> Any:
     """Take the new value as it is."""
     return new
+
+
+def sum_and(more: int, old: int, new: int) -> int:
+    """Combine numbers and one more."""
+    return old + new + more
+
+
+def made(give: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A reducer that is written where it is used."""
+    return give
+
+
+def body(name: str, give: Callable[[State[Any]], Any]) -> FunctionNode[Any]:
+    """A node that is written where it is used."""
+    return node(name=name)(give)
 
 
 class Loose(BaseModel):
@@ -105,17 +121,17 @@ REFUSED = [
         "field's next value, of exactly its type, int; has it a return?"),
     ),
     (
-        Annotated[Loose, lambda old, new: Holder(held=[1])], Loose(), Loose(),
+        Annotated[Loose, made(lambda old, new: Holder(held=[1]))], Loose(), Loose(),
         ("the reducer '<lambda>' of Case.it gave a Holder ({\"held\": [1]}): it could be changed: at .held, list is "
         "mutable; use tuple[T, ...]. A reducer returns the field's next value, of exactly its type, Loose."),
     ),
     (
-        Annotated[tuple[int, ...], lambda old, new: ("x" * 90,)], (), (),
+        Annotated[tuple[int, ...], made(lambda old, new: ("x" * 90,))], (), (),
         f"the reducer '<lambda>' of Case.it gave a tuple ([\"{'x' * 78} ...): at [0]: Input should be a valid integer.",
     ),
     (
-        Annotated[int, Field(le=3), functools.partial(lambda more, old, new: old + new + more, 3)], 0, 1,
-        "the reducer '<lambda>' of Case.it gave an int (4): Input should be less than or equal to 3.",
+        Annotated[int, Field(le=3), functools.partial(sum_and, 4)], 0, 1,
+        "the reducer 'sum_and' of Case.it gave an int (5): Input should be less than or equal to 3.",
     ),
 ]  # fmt: skip
 
@@ -133,7 +149,7 @@ def test_what_a_reducer_gives_fits_its_field(kind: Any, default: object, update:
 
 def test_nothing_of_a_secret_is_said() -> None:
     """Neither what a reducer made of it, nor what is wrong with that."""
-    result = written(Annotated[str, secret, lambda old, new: [old, new, "hunter2"]], "a", "b")
+    result = written(Annotated[str, secret, made(lambda old, new: [old, new, "hunter2"])], "a", "b")
 
     assert result.reason is not None
     assert "the reducer '<lambda>' of Case.it gave a list: it does not fit." in result.reason.text
@@ -142,11 +158,11 @@ def test_nothing_of_a_secret_is_said() -> None:
 
 FITTING = [
     (Annotated[float, latest], 0.0, 3, 3.0),
-    (Annotated[FrozenDict[str, int], lambda old, new: {**old, **new}], FrozenDict({"a": 1}), FrozenDict({"b": 2}),
+    (Annotated[FrozenDict[str, int], made(lambda old, new: {**old, **new})], FrozenDict({"a": 1}), FrozenDict({"b": 2}),
      FrozenDict({"a": 1, "b": 2})),
     (Annotated[int | None, latest], 1, None, None),
     (Annotated[tuple[str, ...], BeforeValidator(str.split), latest], "a b", ("c",), ("c",)),
-    (Annotated[int, AfterValidator(abs), lambda old, new: old - new], 1, 4, 3),
+    (Annotated[int, AfterValidator(abs), made(lambda old, new: old - new)], 1, 4, 3),
 ]  # fmt: skip
 
 
@@ -169,7 +185,7 @@ def test_branches_fail_on_a_reducer_together() -> None:
     context = one_field(Annotated[tuple[str, ...], at_most_two], ())
 
     def writes(name: str) -> Any:
-        return node(name=name)(lambda state: Update(it=(name, name)))
+        return body(name, lambda state: Update(it=(name, name)))
 
     meet = Join("meet")
     graph = Graph("g", START >> fork(writes("a"), writes("b")) >> meet >> END, context=context, budget=SMALL)
@@ -242,7 +258,7 @@ class Inner(Context):
 )  # fmt: skip
 def test_what_enter_gives_fits_its_fields(update: dict[str, Any], text: str) -> None:
     """A copy of a context with other values is validated by nobody else."""
-    echo: Any = node(name="echo")(lambda state: str(state.context.log))
+    echo = body("echo", lambda state: str(state.context.log))
     inner = Graph(
         "inner", START >> echo >> END, context=Inner, enter=lambda state: Inner().model_copy(update=update)
     )  # fmt: skip
@@ -258,8 +274,8 @@ def test_what_enter_gives_fits_its_fields(update: dict[str, Any], text: str) -> 
 
 def mapped(over: Callable[[State[Any]], Any], context: type[Context] = Outer) -> Graph[Any]:
     """A map whose lanes give back their items, and a person who is asked behind it."""
-    spread: Any = node(name="spread")(lambda state: "x")
-    lane: Any = node(name="lane")(lambda state: state.values[0])
+    spread = body("spread", lambda state: "x")
+    lane = body("lane", lambda state: state.values[0])
     join = Join("join")
     person = Human("person", "Go on?", schema=str)
     chains = START >> spread, spread.map(lane, over=over, join=join, max_items=9), join >> person >> END
@@ -344,7 +360,7 @@ async def test_a_run_of_an_older_edition_goes_on_with_what_its_functions_gave(mo
     monkeypatch.setattr("graphflow.runtime.starting.EDITION", 1)
     journal = MemoryJournal()
     graph = mapped(lambda state: frozenset({"a"}), Case)
-    writes: Any = node(name="writes")(lambda state: Update(many=("x",)))
+    writes = body("writes", lambda state: Update(many=("x",)))
     inner = Graph("inner", START >> writes >> END, context=Case, leave=lambda state: "left")
     around = Graph("around", START >> inner >> graph >> END, context=Case, budget=SMALL)
     waiting = await run(around, Case(), journal=journal, run_id="r")

@@ -13,6 +13,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context, ContextRules, question_field, question_of, rules_of
 from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
@@ -134,13 +135,13 @@ class Frames(Core):
         """Return the context that a nested graph starts with, and whether its updates flow out."""
         if graph.enter is not None:
             with Blaming(f"Graph({graph.name!r})", "enter", graph.enter):
-                entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
+                entered: Any = graph.enter(self.state(visit.token, visit.inbox, visit.path))
             if not isinstance(entered, graph.context):
                 msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
                 raise ContractError(msg)
             if self.edition > 1:
                 try:
-                    rules_of(type(entered)).check(entered)
+                    rules_of(class_of(entered)).check(entered)
                 except ContractError as error:
                     msg = f"what enter= of {graph.name!r} gave does not fit: {error}"
                     raise ContractError(msg) from error

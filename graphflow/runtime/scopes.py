@@ -12,6 +12,7 @@ from graphflow.errors import JoinUnmet
 from graphflow.events import NodeSkipped, ScopeClosed, ScopeOpened
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.model.contract import Code, Reason, Report
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, Segment
 from graphflow.model.state import Message
 from graphflow.runtime.commands import CloseGroup, OpenGroup
@@ -70,7 +71,7 @@ class Scopes(Walk):
         if out.max_items is not None and len(items) > out.max_items:
             self._refused(token, "max_items", out.max_items, f"a map of {name!r} over more than {out.max_items} items")
             return
-        told = items_digest(items, type(token.context)) if self.stored and self.edition > 1 else None
+        told = items_digest(items, class_of(token.context)) if self.stored and self.edition > 1 else None
         scope = self._open_scope(token, out, len(items), path, told)
         frame, at, base, lanes = token.frame, token.at, token.context, token.lanes
         live: dict[int, Token] = {}
