@@ -362,11 +362,20 @@ class TimerSet:
 
 @record
 class ScopeOpened:
-    """A fork or a map started its branches."""
+    """A fork or a map started its branches.
+
+    Attributes:
+        path: the node at which they part.
+        join: where they meet, if in a node.
+        branches: how many they are.
+        items: the digest of a map's items, so that no run goes on over others; None of a fork, where nothing is stored,
+            and in runs of an edition before 2.
+    """
 
     path: Path
     join: str | None
     branches: int
+    items: str | None = None
 
 
 @record

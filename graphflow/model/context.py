@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple, TypeGuard, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeGuard, TypeVar
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import PROVED, class_of, mutable_part, mutable_value
+from graphflow.model.misfits import ill_kept, misfit
 from graphflow.model.secrets import MARKED, SHOWN, hide_inputs, in_order, secret, secret_fields, veiled
 
 T = TypeVar("T")
@@ -56,6 +65,10 @@ def union(old: frozenset[T], new: frozenset[T]) -> frozenset[T]:
     [1, 2]
     """
     return old | new
+
+
+OURS: Final = (append, extend, add, union)
+"""The reducers whose sums are right where what they are given is: nobody looks at them again."""
 
 
 class Context(BaseModel):
@@ -140,7 +153,13 @@ def check_immutable(context: type[BaseModel]) -> None:
 
 
 class FieldRule(NamedTuple):
-    """How one field takes an update."""
+    """How one field takes an update.
+
+    Attributes:
+        name: the field.
+        validate: returns an update of it, validated.
+        reducer: makes its next value of the present one and an update; one of the user's looks at what it has made.
+    """
 
     name: str
     validate: Callable[[Any], Any]
@@ -150,10 +169,11 @@ class FieldRule(NamedTuple):
 class ContextRules:
     """How a context class takes updates: compiled once for each class.
 
-    `apply` validates the delta alone, never the sum: the cost of an update does not grow with the state.
+    `apply` validates the delta alone, never the sum: the cost of an update does not grow with the state. Of a reducer
+    of the user's nobody knows what it makes, so that its sum is validated too.
     """
 
-    __slots__ = ("context", "fields", "hidden")
+    __slots__ = ("_exact", "_trusting", "context", "fields", "hidden")
 
     def __init__(self, context: type[Context]) -> None:
         """Compile a validator for each field.
@@ -173,6 +193,34 @@ class ContextRules:
         self.context = context
         self.fields = {name: _field_rule(context, name) for name in context.model_fields}
         self.hidden = secrets_of(context)
+        self._trusting: ContextRules | None = None
+        self._exact: dict[str, Callable[[Any], Any]] | None = None
+
+    def trusting(self) -> ContextRules:
+        """Return the rules by which nobody looks at what a reducer of the user's makes, as it was before edition 2."""
+        if self._trusting is None:
+            self._trusting = found = copy.copy(self)
+            plain = {name: reducer_of(info.metadata) for name, info in self.context.model_fields.items()}
+            found.fields = {name: rule._replace(reducer=plain[name]) for name, rule in self.fields.items()}
+        return self._trusting
+
+    def check(self, given: Context) -> None:
+        """Refuse a context that holds what its fields do not, as `model_copy(update=...)` makes without looking.
+
+        Raises:
+            ContractError: naming the field.
+        """
+        if self._exact is None:
+            self._exact = {name: _exactly(self.context, name) for name in self.fields}
+        for name, exact in self._exact.items():
+            value, hidden = getattr(given, name), name in self.hidden
+            try:
+                exact(value)
+            except ValidationError as error:
+                raise ill_kept(self.context, name, value, error, hidden=hidden) from (None if hidden else error)
+            found = mutable_value(value)
+            if found is not None:
+                raise ill_kept(self.context, name, value, found, hidden=hidden)
 
     def validate(self, updates: Mapping[str, Any]) -> dict[str, Any]:
         """Return the update with its values validated.
@@ -202,7 +250,11 @@ class ContextRules:
         return checked
 
     def apply(self, old: Any, checked: Mapping[str, Any]) -> Any:
-        """Return the context with validated updates applied; each field through its reducer if it has one."""
+        """Return the context with validated updates applied; each field through its reducer if it has one.
+
+        Raises:
+            ContractError: if a reducer of the user's made what does not fit its field, or could be changed.
+        """
         values = old.__dict__.copy()
         for name, value in checked.items():
             reducer = self.fields[name].reducer
@@ -251,14 +303,50 @@ def _field_rule(context: type[Context], name: str) -> FieldRule:
     others = tuple(found for found in info.metadata if found is not reducer)
     if reducer is append:
         kind = typing.get_args(kind)[0] if typing.get_origin(kind) is tuple else Any
-    elif reducer is not None and reducer not in (extend, add, union):
+    elif reducer is not None and reducer not in OURS:
         kind = _second_annotation(reducer, kind)
     else:
         own = _own_validators(context, name) if reducer is None else []  # with one, a delta is no value of the field
         kind = typing.Annotated[(kind, *others, *own)] if others or own else kind
     validator = TypeAdapter(kind).validator
     assert isinstance(validator, SchemaValidator) or hasattr(validator, "validate_python")  # noqa: S101 - for the checker
+    if reducer is not None and reducer not in OURS:
+        reducer = _checking(reducer, context, name)
     return FieldRule(name, validator.validate_python, reducer)
+
+
+def _checking(reducer: Reducer, context: type[Context], name: str) -> Reducer:
+    """Return a reducer that raises ContractError where what it has made is no value of its field."""
+    exact = _exactly(context, name)
+
+    def checking(old: Any, new: Any) -> Any:
+        made = reducer(old, new)
+        try:
+            valid = exact(made)
+        except ValidationError as error:
+            hidden = name in secrets_of(context)
+            raise misfit(reducer, context, name, made, error, hidden=hidden) from (None if hidden else error)
+        found = mutable_value(valid)
+        if found is not None:
+            raise misfit(reducer, context, name, made, found, hidden=name in secrets_of(context))
+        return valid
+
+    return checking
+
+
+def _exactly(context: type[Context], name: str) -> Callable[[Any], Any]:
+    """Return what takes the values of a field alone, and nothing that a validator of it would first make one of."""
+    info = context.model_fields[name]
+    kept = [found for found in info.metadata if not (_is_function(found) or isinstance(found, _OF_OTHER_TYPES))]
+    kind: Any = typing.Annotated[(info.annotation, *kept)] if kept else info.annotation
+    try:
+        adapter = TypeAdapter(kind)
+    except PydanticSchemaGenerationError:  # of a class that is known to a validator only
+        adapter = TypeAdapter(kind, config=ConfigDict(arbitrary_types_allowed=True))
+    return functools.partial(adapter.validator.validate_python, strict=True)
+
+
+_OF_OTHER_TYPES: Final = (pydantic.BeforeValidator, pydantic.PlainValidator, pydantic.WrapValidator)
 
 
 def _own_validators(context: type[Context], name: str) -> list[Any]:

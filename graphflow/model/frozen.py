@@ -205,6 +205,10 @@ PROVED: dict[type, bool] = dict.fromkeys((str, bytes, int, float, complex, bool,
 """What is known of the values of a class: True for immutable as such, False for one that must be looked into."""
 
 
+_MANY: Final = 16
+"""The classes of so many items are looked at together first."""
+
+
 def mutable_value(value: Any) -> tuple[str, str, str] | None:
     """Find what could be changed in a value that one node gives to others.
 
@@ -233,6 +237,9 @@ def _mutable_value(value: Any) -> tuple[str, str, str] | None:
     if known:
         return None
     if isinstance(value, (tuple, frozenset)):
+        held = cast("tuple[Any, ...]", value)
+        if len(held) > _MANY and all(map(PROVED.get, set(map(class_of, held)))):
+            return None  # one by one takes ten times as long
         form, parts = "[{}]", enumerate(cast("Iterable[Any]", value))
     elif isinstance(value, FrozenDict):
         form, parts = "[{!r}]", cast("Any", cast("FrozenDict[Any, Any]", value).items())

@@ -146,7 +146,7 @@ class Node(Generic[C_contra]):
 
         Args:
             lane: a node or a chain; its first inbox is `((this node, item),)`.
-            over: pure and sync; gives the items from the state.
+            over: pure and sync; gives the items from the state: in an order, so no set and no dict, nor one text.
             join: where the lanes meet; results arrive in the order of the items.
             max_items: more items are a bound hit here, before any lane starts.
             failure: what a failed lane does to the others, as in `fork`.

@@ -137,6 +137,7 @@ class Fold(Hops, Visits, Agents, Scopes, Calls, Failures, Halting, Clockwork, Wa
         self.max_parallel = fact.max_parallel
         self.hooked = fact.hooked
         self.edition = fact.edition
+        self.stored = bool(fact.fingerprint)
         self.views = fact.edition > 0 and has_views(self.graph.compiled, chat=fact.after is not None)
         self.priced(fact.prices)
         self.queues = fact.hooked or fact.max_parallel is not None

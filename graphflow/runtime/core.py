@@ -64,7 +64,7 @@ class Core:
         "agenda", "at", "busy", "cancelling", "commands", "deadline", "deadline_timer", "decisions", "edition", "ended",
         "final", "halted", "hooked", "max_parallel", "next_scope", "next_timer", "output", "partial", "prices",
         "questions", "queue", "queues", "refusals", "root", "scopes", "seconds", "slots", "spent_by_edge",
-        "spent_by_node", "timed_frames", "timers", "troubles", "unfunded", "views", "visits",
+        "spent_by_node", "stored", "timed_frames", "timers", "troubles", "unfunded", "views", "visits",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -86,6 +86,7 @@ class Core:
         self.max_parallel: int | None = None
         self.hooked = False
         self.edition: int = 0  # by what the run is decided
+        self.stored = False  # whether anybody will draw its decisions again
         self.prices: dict[tuple[int, str, int], Price] | None = None  # by an agent's graph, its name, and the model
         self.views = False  # whether more than what arrives can cross to a graph in the graph
         self.queues = True  # whether a visit may have to wait for a hook or a slot

@@ -11,8 +11,9 @@ from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
 from graphflow.graphs.blaming import Blaming
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
-from graphflow.model.context import Context, question_field, question_of, rules_of
+from graphflow.model.context import Context, ContextRules, question_field, question_of, rules_of
 from graphflow.model.contract import Brief, Reason, Report
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, path_text
 from graphflow.model.outcome import NOTHING
 from graphflow.nodes.edges import Terminal
@@ -33,12 +34,17 @@ class Frames(Core):
         """Open the root's frame and let its token begin; what an earlier run said and spent counts on."""
         meter = Meter((), budget)
         tables = graph.compiled
-        frame = Frame((), tables, rules_of(graph.context), meter, Counters(), depth=0, depth_left=graph.max_depth)
+        frame = Frame((), tables, self._rules(graph), meter, Counters(), depth=0, depth_left=graph.max_depth)
         self.root = frame
         if after is not None:
             self._continue(frame, after)
         self._set_aside(frame)
         self._begin_frame(frame, context, (), None)
+
+    def _rules(self, graph: Graph[Any]) -> ContextRules:
+        """Return how updates are taken; a run that was stored before edition 2 has trusted its reducers."""
+        rules = rules_of(graph.context)
+        return rules if self.edition > 1 else rules.trusting()
 
     def _continue(self, frame: Frame, after: Earlier) -> None:
         """Go on with the thread and the spending of an earlier run."""
@@ -70,7 +76,7 @@ class Frames(Core):
             left = graph.max_depth if left is None else min(left, graph.max_depth)
         if graph.budget is not None:
             meter = Meter(path, graph.budget, meter)
-        rules = rules_of(graph.context)
+        rules = self._rules(graph)
         frame = Frame(path, graph.compiled, rules, meter, Counters(), depth=depth, depth_left=left)
         frame.owner = visit
         frame.edge = visit.edge.name
@@ -98,7 +104,8 @@ class Frames(Core):
         try:
             context, shared = self._nested_context(graph, visit, outer)
         except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
-            self.attempt_failed(visit, self.trouble("failed", error, visit.path))
+            fits = self.edition < 2 or not isinstance(error, ContractError)  # noqa: PLR2004 - an edition
+            self.attempt_failed(visit, self.trouble("failed" if fits else "contract", error, visit.path))
             return
         try:
             begun = begun_with(visit, graph, shared=shared) if self.views else None
@@ -128,10 +135,16 @@ class Frames(Core):
         """Return the context that a nested graph starts with, and whether its updates flow out."""
         if graph.enter is not None:
             with Blaming(f"Graph({graph.name!r})", "enter", graph.enter):
-                entered: object = graph.enter(self.state(visit.token, visit.inbox, visit.path))
+                entered: Any = graph.enter(self.state(visit.token, visit.inbox, visit.path))
             if not isinstance(entered, graph.context):
                 msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
                 raise ContractError(msg)
+            if self.edition > 1:
+                try:
+                    rules_of(class_of(entered)).check(entered)
+                except ContractError as error:
+                    msg = f"what enter= of {graph.name!r} gave does not fit: {error}"
+                    raise ContractError(msg) from error
             return entered, False
         if graph.context is outer.tables.graph.context and visit.edge.name.kind != "delegate":
             return visit.token.context, True

@@ -12,10 +12,12 @@ from graphflow.errors import JoinUnmet
 from graphflow.events import NodeSkipped, ScopeClosed, ScopeOpened
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.model.contract import Code, Reason, Report
+from graphflow.model.frozen import class_of
 from graphflow.model.ids import Path, Segment
 from graphflow.model.state import Message
 from graphflow.runtime.commands import CloseGroup, OpenGroup
 from graphflow.runtime.core import group_of, impossible
+from graphflow.runtime.digests import items_digest
 from graphflow.runtime.tables import Closing, Counters, Domain, Frame, Inbox, Scope, Token
 from graphflow.runtime.walk import Walk
 
@@ -32,7 +34,7 @@ class Scopes(Walk):
             if edge not in chosen:
                 reason = Reason(code="not_taken", text=f"the condition {edge.label!r} did not hold")
                 self.decisions.append(NodeSkipped((*token.frame.path, Segment(str(edge.name.target))), reason))
-        scope = self._open_scope(token, out, len(taken), len(out.edges), path)
+        scope = self._open_scope(token, out, len(taken), path, None)
         domain = Domain(out.region)
         base, counters, lanes = token.context, token.counters, token.lanes
         branches = [
@@ -69,7 +71,8 @@ class Scopes(Walk):
         if out.max_items is not None and len(items) > out.max_items:
             self._refused(token, "max_items", out.max_items, f"a map of {name!r} over more than {out.max_items} items")
             return
-        scope = self._open_scope(token, out, len(items), len(items), path)
+        told = items_digest(items, class_of(token.context)) if self.stored and self.edition > 1 else None
+        scope = self._open_scope(token, out, len(items), path, told)
         frame, at, base, lanes = token.frame, token.at, token.context, token.lanes
         live: dict[int, Token] = {}
         scope.live = live
@@ -88,7 +91,8 @@ class Scopes(Walk):
         if not items:
             self.settle_scope(scope)
 
-    def _open_scope(self, token: Token, out: ForkOut | MapOut, branches: int, declared: int, path: Path) -> Scope:
+    def _open_scope(self, token: Token, out: ForkOut | MapOut, branches: int, path: Path, items: str | None) -> Scope:
+        declared = len(out.edges) if isinstance(out, ForkOut) else branches
         number = self.next_scope
         self.next_scope += 1
         around = group_of(token)
@@ -96,7 +100,7 @@ class Scopes(Walk):
         token.inner = scope
         self.scopes[number] = scope
         join = out.region.join
-        self.decisions.append(ScopeOpened(path, join if isinstance(join, str) else None, branches))
+        self.decisions.append(ScopeOpened(path, join if isinstance(join, str) else None, branches, items))
         self.commands.append(OpenGroup(number, around))
         within = out.policy.within
         if within is not None:

@@ -9,7 +9,8 @@ each waiting place makes an arrival cost the same however many branches there ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, MappingView, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from graphflow.errors import ConflictError, ContractError
@@ -85,7 +86,10 @@ class Walk(Core):
                 return tuple(edge for edge in out.edges if edge.test is None or edge.test(state))
             case MapOut():
                 most = None if out.max_items is None else out.max_items + 1  # one more shows that the bound is hit
-                return _frozen_items(tuple(itertools.islice(out.over(state), most)))
+                found: Any = out.over(state)
+                if self.edition > 1:
+                    _check_order(found)
+                return _frozen_items(tuple(itertools.islice(found, most)))
             case NextOut():
                 return out.edge
 
@@ -282,13 +286,32 @@ class Walk(Core):
                 try:
                     context = rules.apply(context, fields)
                 except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
-                    return self.trouble("failed", error, writer)
+                    fits = self.edition < 2 or not isinstance(error, ContractError)  # noqa: PLR2004 - an edition
+                    return self.trouble("failed" if fits else "contract", error, writer)
                 updates.append(Written(fields, writer))
             writers.update(mine)
         token.context = context
         if token.updates is not None:
             token.updates = updates
         return None
+
+
+def _check_order(items: object) -> None:
+    """Refuse items that have no order, which another process would number otherwise, and texts.
+
+    Raises:
+        ContractError: saying what to return instead.
+    """
+    kind = type(items).__name__
+    if isinstance(items, str | bytes | bytearray):
+        msg = f"a {kind} would be a lane for each of its letters: return a list or a tuple of items, as [text]."
+        raise ContractError(msg)
+    if isinstance(items, AbstractSet | MappingView | Mapping):
+        msg = (
+            f"a {kind} promises no order, and the lanes are known by theirs when a run is taken up again: return "
+            f"sorted(...) of it, or another list or tuple."
+        )
+        raise ContractError(msg)
 
 
 def _frozen_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
