@@ -178,3 +178,31 @@ def test_importing_graphflow_loads_no_heavy_library() -> None:
 
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.split() == []
+
+
+def test_what_is_declared_for_another_part_names_the_module_that_has_it() -> None:
+    """The fold, the runner and the recorder call each other by methods that one of their parts has; each says which."""
+    runtime = PACKAGE / "runtime"
+    methods: dict[str, set[str]] = {}
+    for path in runtime.glob("*.py"):
+        methods[path.stem] = {
+            found.name
+            for found in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(found, ast.FunctionDef | ast.AsyncFunctionDef)
+        }
+
+    wrong = [
+        f"{path.stem}.{found.name} says {named}"
+        for path in runtime.glob("*.py")
+        for found in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(found, ast.FunctionDef)
+        and ast.unparse(found.body[-1]) == "raise NotImplementedError"
+        and found.name not in methods.get(named := _named_at_the_end(ast.get_docstring(found) or ""), set())
+    ]
+
+    assert wrong == []
+
+
+def _named_at_the_end(docstring: str) -> str:
+    """Return the module that a docstring's first line names in brackets."""
+    return docstring.partition("\n")[0].rpartition("(")[2].rstrip(").")

@@ -221,27 +221,27 @@ class Core:
         raise NotImplementedError
 
     def die(self, token: Token, last: tuple[str, ...]) -> None:
-        """End a token that has nowhere to go (walk)."""
+        """End a token that has nowhere to go (scopes)."""
         raise NotImplementedError
 
     def drop(self, token: Token) -> None:
-        """Take a token out of its scope's counts (walk)."""
+        """Take a token out of its scope's counts (scopes)."""
         raise NotImplementedError
 
     def settle_scope(self, scope: Scope) -> None:
-        """Look whether a scope's join can run, or never will (walk)."""
+        """Look whether a scope's join can run, or never will (scopes)."""
         raise NotImplementedError
 
     def reach_end(self, token: Token, inbox: Inbox) -> None:
-        """A token has reached END (calls)."""
+        """A token has reached END (frames)."""
         raise NotImplementedError
 
     def finish_node_frame(self, token: Token, report: Any, *, counts: bool = True) -> None:
-        """A callee node's frame ends with a report (calls)."""
+        """A callee node's frame ends with a report (frames)."""
         raise NotImplementedError
 
     def open_nested(self, visit: Visit) -> None:
-        """Open the frame of a graph that a token entered (calls)."""
+        """Open the frame of a graph that a token entered (frames)."""
         raise NotImplementedError
 
     def delegate(self, visit: Visit, outcome: Any, context: Any, written: tuple[Written, ...]) -> None:
@@ -253,11 +253,11 @@ class Core:
         raise NotImplementedError
 
     def checked_report(self, frame: Frame, value: Any) -> Any:
-        """Return a value as the report that a callee frame's edge asks for (calls)."""
+        """Return a value as the report that a callee frame's edge asks for (frames)."""
         raise NotImplementedError
 
     def close_frame(self, frame: Frame, report: Any = None) -> None:
-        """Settle a frame's accounts and say that it has closed (calls)."""
+        """Settle a frame's accounts and say that it has closed (frames)."""
         raise NotImplementedError
 
     def walks_straight_on(self, token: Token, edge: Edge, inbox: Inbox, ended: Visit | None = None) -> bool:
@@ -301,7 +301,7 @@ class Core:
         raise NotImplementedError
 
     def attempt_failed(self, visit: Visit, trouble: Trouble, *, final: bool = False) -> None:
-        """Retry a visit, or let it fail (visits)."""
+        """Retry a visit, or let it fail (attempts)."""
         raise NotImplementedError
 
     def stop_at_bound(
@@ -447,7 +447,7 @@ class Core:
         raise NotImplementedError
 
     def is_behind(self, visit: Visit, wanted: Amounts) -> bool:
-        """Tell whether others are in line for what a visit wants (clockwork)."""
+        """Tell whether others are in line for what a visit wants (funding)."""
         raise NotImplementedError
 
     def start_effect(self, visit: Visit, key: str, name: str, wanted: Amounts, cost: Budget | None) -> None:
@@ -485,11 +485,11 @@ class Core:
     def wait_for_funds(
         self, visit: Visit, attempt: Callable[[bool], bool], wanted: Amounts = ONE_RUN, key: str = ""
     ) -> bool:
-        """Wait until something in flight settles, if that could help (clockwork)."""
+        """Wait until something in flight settles, if that could help (funding)."""
         raise NotImplementedError
 
     def may_be_funded(self, visit: Visit, wanted: Amounts = ONE_RUN) -> bool:
-        """Tell whether what is lacking now may come back from what is in flight (clockwork)."""
+        """Tell whether what is lacking now may come back from what is in flight (funding)."""
         raise NotImplementedError
 
     def route(self, token: Token, out: Any, inbox: Inbox, path: Path, context: Any) -> Any:
@@ -505,7 +505,7 @@ class Core:
         raise NotImplementedError
 
     def fail_at(self, token: Token, name: str, trouble: Trouble) -> None:
-        """Let a node be blamed for a failure before any visit of it (visits)."""
+        """Let a node be blamed for a failure before any visit of it (attempts)."""
         raise NotImplementedError
 
     def frame_overdue(self, frame: Frame, seconds: float) -> None:
@@ -537,7 +537,7 @@ class Core:
         raise NotImplementedError
 
     def scope_closed(self, scope: Scope) -> None:
-        """Say that a scope has closed (walk)."""
+        """Say that a scope has closed (scopes)."""
         raise NotImplementedError
 
 

@@ -307,11 +307,11 @@ class Recorder:
         raise NotImplementedError
 
     def _in_session(self) -> bool:
-        """Tell whether facts are taken now (runner)."""
+        """Tell whether facts are taken now (sessions)."""
         raise NotImplementedError
 
     def _tasks(self) -> TaskGroup | None:
-        """Return the task group of the session (runner)."""
+        """Return the task group of the session (sessions)."""
         raise NotImplementedError
 
     def _carry_out(self, commands: list[Command]) -> None:
@@ -319,7 +319,7 @@ class Recorder:
         raise NotImplementedError
 
     def _crashed(self, error: BaseException) -> None:
-        """Stop everything at once, without a further record (runner)."""
+        """Stop everything at once, without a further record (sessions)."""
         raise NotImplementedError
 
 

@@ -32,15 +32,15 @@ class Walk(Core):
     # --- what a scope does (scopes) ---
 
     def fork(self, token: Token, out: ForkOut, taken: tuple[Edge, ...], inbox: Inbox, path: Path) -> None:
-        """Open a scope with a branch for each edge that was taken."""
+        """Open a scope with a branch for each edge that was taken (scopes)."""
         raise NotImplementedError
 
     def map_items(self, token: Token, out: MapOut, items: tuple[Any, ...], path: Path) -> None:
-        """Open a scope with a lane for each item."""
+        """Open a scope with a lane for each item (scopes)."""
         raise NotImplementedError
 
     def arrive_at_join(self, token: Token) -> None:
-        """Let a token arrive where its scope meets."""
+        """Let a token arrive where its scope meets (scopes)."""
         raise NotImplementedError
 
     # --- leaving a node ---
