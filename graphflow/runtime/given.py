@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from graphflow.errors import UsageError
+from graphflow.nodes.checked import checked_sync
 
 _BACKENDS: Final = ("asyncio", "trio")
 
@@ -33,6 +34,8 @@ def check_parts(resources: object, before: object, clock: object, redact: object
     if redact is not None and not callable(redact):
         msg = f"redact={redact!r}: a function is needed that takes a text and returns one, or None."
         raise UsageError(msg)
+    if redact is not None:
+        checked_sync("run", redact=redact)
     if run_id is not None and not isinstance(run_id, str):
         msg = f"run_id={run_id!r} cannot be the id of a run: an id is text, this is a {type(run_id).__name__}."
         raise UsageError(msg)

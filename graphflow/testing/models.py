@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from graphflow.errors import UsageError
 from graphflow.model.budget import is_seconds
 from graphflow.model.thread import ToolCall, capped
-from graphflow.nodes.checked import checked_bound
+from graphflow.nodes.checked import checked_bound, checked_sync
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, Usage
 from graphflow.nodes.tools import AskUser, Tool
 
@@ -233,6 +233,7 @@ class RuleModel(_Model):
             if not _is_pair(rule) or not (isinstance(rule[0], str) or callable(rule[0])):
                 msg = f"RuleModel({rule!r}): a rule is (when, then); when is a text or a predicate on the request."
                 raise UsageError(msg)
+            checked_sync("RuleModel", when=rule[0])
             checked_step("RuleModel", rule[1])
         if otherwise is not None:
             checked_step("RuleModel(otherwise=)", otherwise)
