@@ -404,19 +404,25 @@ class GraphChanged(JournalError):
         added: what the stored graph did not have.
         removed: what the graph at hand does not have.
         changed: what is in both and differs.
+        unfit: which stored value does not fit the classes of the graph at hand, and why; "" if it was not read.
     """
 
-    def __init__(self, run: str, added: Sequence[str], removed: Sequence[str], changed: Sequence[str]) -> None:
+    def __init__(
+        self, run: str, added: Sequence[str], removed: Sequence[str], changed: Sequence[str], unfit: str = ""
+    ) -> None:
         """List the differences."""
-        self.run = run
+        self.run, self.unfit = run, unfit
         self.added, self.removed, self.changed = tuple(added), tuple(removed), tuple(changed)
         parts = (("added", self.added), ("removed", self.removed), ("changed", self.changed))
         lines = [f"  {what}: {', '.join(items)}" for what, items in parts if items]
+        step = 'or say changed="compatible", for a graph that draws the same decisions from what is stored.'
+        if unfit:
+            lines.append(f"What is stored is whole, but does not fit its classes: {unfit}")
+            step = "or give each field that a class has got since a default, and leave the others as they were."
         super().__init__(
             f"the graph has changed since the run {run!r} was stored:\n"
             + "\n".join(lines)
-            + '\nGo on with the graph as it was; or say changed="compatible", for a graph that draws the same '
-            "decisions from what is stored."
+            + f"\nGo on with the graph as it was; {step}"
         )
 
 

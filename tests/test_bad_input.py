@@ -411,3 +411,23 @@ async def test_many_calls_of_one_batch_report_in_order() -> None:
     result = await run(made, Case(), clock=ManualClock())
 
     assert result.output == tuple(f"part {index}" for index in range(1_000))
+
+
+@pytest.mark.parametrize("how", ["async", "waits", "sync"])
+async def test_a_body_that_raises_generator_exit_has_failed(how: str) -> None:
+    """By its name: of itself, it does not mean that somebody has closed it."""
+
+    @node
+    async def odd(state: State[Case]) -> None:
+        if how == "waits":
+            await anyio.lowlevel.checkpoint()
+        raise GeneratorExit
+
+    def sync(state: State[Case]) -> None:
+        raise GeneratorExit
+
+    body = node(name="odd")(sync) if how == "sync" else odd
+    with pytest.raises(StrayCancellation, match="'odd' raised GeneratorExit, but nobody had closed it") as caught:
+        await run(graph(START >> body >> END), Case())
+
+    assert isinstance(caught.value.__cause__, GeneratorExit)

@@ -100,6 +100,26 @@ def test_the_list_can_be_narrowed(graphs: Target, capsys: Printed) -> None:
     assert done(capsys, "runs", "list", "--status", "bad")[0] == 2
 
 
+def test_a_run_that_waits_waits_whatever_it_was_given(graphs: Target, capsys: Printed) -> None:
+    """More budget does not answer a question, nor does a session that ended before the answer was stored."""
+    for name in ("more", "answered"):
+        done(capsys, "run", graphs("asks"), "q", "--run-id", name)
+    done(capsys, "resume", "more", "--budget", "node_runs=1")
+    done(capsys, "resume", "answered", "--answer", "which=pear")
+    began = next(place for place, row in enumerate(rows_of("answered")) if "session_started" in row.fact)
+    cut_off("answered", "cut", began + 1)
+    done(capsys, "runs", "export", "more", "-o", "more.jsonl")
+
+    listed = json.loads(done(capsys, "runs", "list", "--json", "--status", "waiting")[1])
+    shown = done(capsys, "runs", "show", "more")[1]
+    brought = json.loads(done(capsys, "runs", "import", "more.jsonl", "--as", "again", "--json")[1])
+
+    assert {run["run"]: run["status"] for run in listed} == {"more": "waiting", "cut": "waiting"}
+    assert done(capsys, "runs", "list", "--status", "open")[1] == ""
+    assert "waiting" in shown.splitlines()[1]
+    assert brought["status"] == "waiting"
+
+
 def test_an_empty_list_is_no_trouble(graphs: Target, capsys: Printed) -> None:
     """And makes no database."""
     assert done(capsys, "runs", "list") == (0, "", "no run is stored in .graphflow/runs.db.\n")

@@ -13,6 +13,7 @@ from graphflow import (
     Graph,
     MemoryJournal,
     State,
+    Step,
     fork_run,
     node,
     reopen,
@@ -23,7 +24,7 @@ from graphflow import (
     start,
 )
 from graphflow.errors import UsageError
-from graphflow.testing import ManualClock
+from graphflow.testing import ManualClock, RuleModel
 
 
 class Case(Context):
@@ -164,3 +165,28 @@ def test_a_handle_on_a_stored_run_is_refused_at_once() -> None:
 async def test_any_sequence_holds_resources(resources: Any) -> None:
     """Tuples, lists and others."""
     assert (await run(GRAPH, Case(), resources=resources)).output == "done"
+
+
+async def later(_: Any) -> Any:
+    """Be what cannot be awaited where it is called."""
+
+
+@node
+async def pays(state: State[Case], step: Step) -> Any:
+    """Count what an effect costs by a function that would have to be awaited."""
+    return await step.effect("pay", lambda: 1, usage=later)
+
+
+ASYNC: Final[dict[str, Callable[[], Any]]] = {
+    "listener": lambda: run_sync(GRAPH, Case(), listeners=[print, later]),
+    "redact": lambda: run_sync(GRAPH, Case(), redact=later),
+    "usage": lambda: run_sync(Graph("g", START >> pays >> END, context=Case, budget=Budget(node_runs=1)), Case()),
+    "when": lambda: RuleModel((later, "yes")),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize("where", list(ASYNC))
+def test_async_functions_are_refused_where_nothing_awaits_them(where: str) -> None:
+    """They would be called, and nothing would come of it."""
+    with pytest.raises(UsageError, match=f"{where}=<function later.*nothing can be awaited"):
+        ASYNC[where]()

@@ -10,6 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from graphflow import END, START, Budget, Context, Graph, Human, resume, run
+from graphflow.cli.stored import summary_of, tells
 from graphflow.errors import GraphflowError, RunLocked, UsageError
 from graphflow.events import Journal, Row, StoredRun, Writer
 from graphflow.persistence.memory import MemoryJournal, MemoryWriter
@@ -73,9 +75,9 @@ async def test_rows_that_are_no_text_are_refused_by_all(journal: Journal, text: 
 
 async def test_an_id_is_text(journal: Journal) -> None:
     """A number or bytes are no id."""
-    for run in (7, b"run", None):
+    for odd in (7, b"run", None):
         with pytest.raises(UsageError, match="an id is text"):
-            await journal.claim(run)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+            await journal.claim(odd)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
 
 
 def test_a_journal_in_memory_says_how_much_it_keeps() -> None:
@@ -207,6 +209,26 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Journal:
         case _:
             postgres: Postgres = request.getfixturevalue("postgres")
             return PostgresJournal(postgres.conninfo, schema=f"{tmp_path.name}")
+
+
+async def test_how_a_run_stands_is_the_same_in_every_journal(journal: Journal) -> None:
+    """What waits for people waits on, whatever it is given: no last row says that by itself."""
+    graph = Graph("g", START >> Human("ask", "ok?") >> END, context=Context, budget=Budget(node_runs=1))
+    seen: list[tuple[bool, str]] = []
+
+    async def look() -> None:
+        (known,) = await journal.runs()
+        seen.append((tells(known.last), summary_of(known, await journal.read("run")).status))
+
+    await run(graph, Context(), journal=journal, run_id="run")
+    await look()
+    for _ in range(2):
+        await resume(graph, "run", journal=journal, budget=Budget(node_runs=1))
+        await look()
+    await resume(graph, "run", journal=journal, answers={"ask": "yes"})
+    await look()
+
+    assert seen == [(True, "waiting"), (False, "waiting"), (False, "waiting"), (True, "completed")]
 
 
 async def test_a_writer_is_released_by_whoever_is_cancelled(journal: Journal) -> None:

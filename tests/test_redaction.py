@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +15,7 @@ from graphflow import (
     START,
     Agent,
     Budget,
+    Context,
     Graph,
     Human,
     ModelReply,
@@ -27,6 +28,7 @@ from graphflow import (
     node,
     resume,
     run,
+    secret,
 )
 from graphflow.events import Event
 from graphflow.model.frozen import FrozenDict
@@ -335,3 +337,41 @@ async def test_r9_the_repr_in_an_error_is_redacted(anyio_backend: str) -> None:
     told = held(await journal.read("r"), *map(event_json, events))
     assert "[name]" in told
     assert "ller" not in told
+
+
+class Login(Context):
+    """A context with a secret."""
+
+    said: str
+    token: Annotated[str, secret]
+
+
+class Pass(NamedTuple):
+    """A pair with a secret."""
+
+    said: str
+    token: Annotated[str, secret]
+
+
+async def test_a_secret_keeps_its_name_and_its_value(anyio_backend: object) -> None:
+    """It is stored nowhere, so there is nothing to redact: `resume` asks for it by the name of its field."""
+
+    @node
+    def renew(state: State[Login]) -> Update:
+        return Update(said=f"{state.context.token} again", token="tok-2")
+
+    graph = Graph("g", START >> renew >> Human("ok") >> END, context=Login, budget=Budget(node_runs=2))
+    journal = MemoryJournal()
+
+    def hide(text: str) -> str:
+        return re.sub("tok-[0-9]", "[token]", text)
+
+    first = await run(graph, Login(said="tok-1", token="tok-1"), journal=journal, run_id="r", redact=hide)
+    again = await resume(
+        graph, "r", journal=journal, redact=hide, answers={"ok": "yes"}, secrets={"token": "tok-1", "token#2": "tok-2"}
+    )
+
+    assert (first.context.said, first.context.token) == (again.context.said, again.context.token)
+    assert (again.context.said, again.context.token) == ("[token] again", "tok-2")
+    assert redacted(Pass("tok-1", "tok-1"), hide) == Pass("[token]", "tok-1")
+    assert "tok-" not in str(await journal.read("r"))

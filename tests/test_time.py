@@ -2,10 +2,11 @@
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from graphflow import (
@@ -18,6 +19,7 @@ from graphflow import (
     Graph,
     Human,
     Join,
+    MemoryJournal,
     Node,
     Pause,
     Report,
@@ -26,6 +28,7 @@ from graphflow import (
     fork,
     node,
     quorum,
+    resume,
     run,
     start,
 )
@@ -480,3 +483,55 @@ async def test_a_body_that_goes_on_after_its_cancellation_is_reported() -> None:
     assert {warning.warning for warning in warned} == {"cancel_swallowed"}
     assert "goes on" in warned[0].text
     assert isinstance(events[-1].body, RunEnded)
+
+
+class Shows:
+    """A clock that shows one time after the other, and never waits."""
+
+    jumps = False
+
+    def __init__(self, times: Iterator[float]) -> None:
+        self.times = times
+
+    def now(self) -> float:
+        return next(self.times)
+
+    async def sleep_until(self, deadline: float) -> None:
+        await anyio.lowlevel.checkpoint()
+
+    def all_asleep(self, deadline: float) -> None:
+        pass
+
+
+NAN, ENDLESS = float("nan"), float("inf")
+NO_TIMES: dict[str, Callable[[], Iterator[float]]] = {
+    "no number": lambda: itertools.chain([1.0, 1.0], itertools.repeat(NAN)),
+    "endless": lambda: itertools.chain([1.0, 1.0, 1.0], itertools.repeat(ENDLESS)),
+    "backwards": lambda: itertools.count(1000.0, -1.0),
+    "stands still": lambda: itertools.repeat(3.0),
+}
+
+
+@pytest.mark.parametrize("times", list(NO_TIMES))
+async def test_a_clock_that_shows_no_time_breaks_the_run_off(times: str) -> None:
+    """It says so instead of storing what cannot be read, or waiting for ever; another clock goes on with the run."""
+    journal = MemoryJournal()
+    sleeper = Graph("g", START >> napper("nap", 1.0) >> END, context=Nothing, budget=Budget(node_runs=1))
+
+    with anyio.fail_after(20), pytest.raises(UsageError, match=r"now\(\) gave .* a finite number of seconds is needed"):
+        await run(sleeper, Nothing(), journal=journal, run_id="r", clock=Shows(NO_TIMES[times]()))
+    result = await resume(sleeper, "r", journal=journal, clock=ManualClock())
+
+    assert result.output == "nap"
+
+
+@pytest.mark.parametrize("shown", [NAN, ENDLESS, "5"])
+async def test_a_run_does_not_begin_without_a_time(shown: Any) -> None:
+    """Nothing is stored of it."""
+    journal = MemoryJournal()
+    sleeper = Graph("g", START >> napper("nap", 1.0) >> END, context=Nothing, budget=Budget(node_runs=1))
+
+    with pytest.raises(UsageError, match=r"now\(\) gave"):
+        await run(sleeper, Nothing(), journal=journal, run_id="r", clock=Shows(itertools.repeat(shown)))
+
+    assert not await journal.runs()

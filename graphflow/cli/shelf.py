@@ -14,7 +14,16 @@ from graphflow.cli.faults import BadUse, reading
 from graphflow.cli.printing import Screen, Stream
 from graphflow.cli.results import EXIT_CODES
 from graphflow.cli.store import Store, StoreOptions, opened
-from graphflow.cli.stored import OPEN, UNREADABLE, Summary, summary_data, summary_of, unreadable_summary, unreadable_why
+from graphflow.cli.stored import (
+    OPEN,
+    UNREADABLE,
+    Summary,
+    summary_data,
+    summary_of,
+    tells,
+    unreadable_summary,
+    unreadable_why,
+)
 from graphflow.errors import JournalError, UnknownRun
 from graphflow.events import StoredRun
 from graphflow.visualize.text import cells, clip, count, plain, shown, visible
@@ -85,7 +94,8 @@ async def _found(store: Store, status: str | None, graph: str | None, limit: int
     chosen: list[StoredRun] = []
     for run in reversed(await store.journal.runs()):
         # One row in the middle is no reason to read all of each, unless just that is asked for.
-        known = await _summed_up(store, run) if status == UNREADABLE else summary_of(run)
+        closely = status == UNREADABLE or (status is not None and not tells(run.last))
+        known = await _summed_up(store, run) if closely else summary_of(run)
         if status in {None, known.status} and graph in {None, known.graph}:
             chosen.append(run)
     return [await _summed_up(store, run) for run in chosen[:limit]], max(0, len(chosen) - limit)

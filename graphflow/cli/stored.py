@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
@@ -23,6 +23,8 @@ from graphflow.events import (
     RunStarted,
     SessionStarted,
     StoredRun,
+    Warned,
+    kind_of,
 )
 from graphflow.graphs.kinds import OURS
 from graphflow.model.codec import Codec, MissingSecrets, Unreadable
@@ -197,7 +199,10 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
     try:
         reader = Rows(PlainCodec())
         present = upgraded(stored.run, rows or (stored.first, stored.last), whole=bool(rows))
-        first, last = reader.record(stored.run, present[0]), reader.record(stored.run, present[-1])
+        first, *late = [
+            reader.record(stored.run, row) for row in (present[0], *(_telling(present) if rows else present[-1:]))
+        ]
+        last = late[-1]
         began = cast("RunStarted", first.fact)
         session_at, wall = first.at, began.wall
         for row in present:
@@ -209,7 +214,7 @@ def summary_of(stored: StoredRun, rows: Sequence[Row] | None = None) -> Summary:
     except AttributeError:
         return unreadable_summary(stored, "its first record is no start of a run.")
     return Summary(
-        stored.run, began.graph, status_of([last]), began.wall, wall + (last.at - session_at),
+        stored.run, began.graph, status_of(late), began.wall, wall + (last.at - session_at),
         last.seq + 1 + len(last.decisions), stored.rows,
     )  # fmt: skip
 
@@ -222,6 +227,23 @@ def start_of(stored: StoredRun) -> RunStarted | None:
     except JournalDamaged:
         return None
     return found if isinstance(found, RunStarted) else None
+
+
+_SAY_NOTHING: Final = tuple(f'["{kind_of(cast("Hashable", kind))}' for kind in (SessionStarted, BudgetAdded, Warned))
+"""How the rows begin that may leave a run as it stood: one that waits for people waits on, whatever it is given."""
+
+
+def tells(row: Row) -> bool:
+    """Tell whether a run's last row says how the run stands, whatever stands before it."""
+    return not row.fact.startswith(_SAY_NOTHING)
+
+
+def _telling(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return those at the end of some rows that say how the run stands."""
+    place = len(rows) - 1
+    while place and not tells(rows[place]):
+        place -= 1
+    return rows[place:]
 
 
 def unreadable_summary(stored: StoredRun, why: str) -> Summary:
@@ -243,10 +265,14 @@ def status_of(records: Iterable[Record]) -> str:
 
 
 def ended_by(records: Iterable[Record]) -> RunEnded | None:
-    """Return the decision that ended a run, or let it wait; None if it is open."""
+    """Return the decision that ended a run, or let it wait; None if it is open.
+
+    A session that begins changes nothing of that, nor does budget for a run that waits for people.
+    """
     found: RunEnded | None = None
     for entry in records:
-        if isinstance(entry.fact, SessionStarted | BudgetAdded | AnswerGiven | CancelRequested):
+        more = isinstance(entry.fact, BudgetAdded) and found is not None and found.status == "exhausted"
+        if more or isinstance(entry.fact, AnswerGiven | CancelRequested):
             found = None
         found = next((body for body in reversed(entry.decisions) if isinstance(body, RunEnded)), found)
     return found

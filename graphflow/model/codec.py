@@ -79,6 +79,10 @@ class Codec:
             hint = f"it raised {type(error).__name__} when it was read"
             raise _not_storable(Refused(type(value), hint), what) from error
 
+    def reads(self, *, older: bool) -> None:
+        """Say whether what is read from now on may be older than its class: a field that is missing has its default."""
+        self._reading.fills = older
+
     def decode(self, data: Any) -> Any:
         """Return the value that was written.
 

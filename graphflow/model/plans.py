@@ -73,6 +73,18 @@ class Plan:
         """
         raise NotImplementedError
 
+    def default(self, name: str, parts: Parts) -> Any:
+        """Return the default of a field, for a value that was written when its class had no such field.
+
+        Args:
+            name: the field.
+            parts: the values of those before it.
+
+        Raises:
+            Misfit: if it has none.
+        """
+        raise NotImplementedError
+
     def build(self, parts: Parts, given: frozenset[str] = NONE, like: Parts | None = None) -> Any:
         """Return a value with exactly these parts.
 
@@ -124,6 +136,10 @@ class Plan:
         return made
 
 
+def _without(name: str) -> Misfit:
+    return Misfit(f"it was written without {name!r}, which has no default")
+
+
 def _compare(found: Parts, wanted: Parts, given: frozenset[str]) -> None:
     for name, value in wanted.items():
         if found[name] is not value and name not in given and not same(found[name], value):
@@ -163,6 +179,13 @@ class ModelPlan(Plan):
             if info.default is not PydanticUndefined and info.default_factory is None
         }
         self.plain = None if self.hidden or self._private else _plain(kind)
+
+    def default(self, name: str, parts: Parts) -> Any:
+        """Return the default of a field as pydantic would."""
+        info = cast("type[BaseModel]", self.kind).model_fields[name]
+        if info.is_required():
+            raise _without(name)
+        return info.get_default(call_default_factory=True, validated_data=parts)
 
     def of_plain(self, data: Parts) -> Any:
         """Return the model that data say whose fields are plain, None where they must be read one by one.
@@ -335,6 +358,15 @@ class DataPlan(Plan):
                 raise Misfit(msg)
         return made
 
+    def default(self, name: str, parts: Parts) -> Any:  # noqa: ARG002 - those of pydantic's models may look at others
+        """Return the default of a field."""
+        field = self.kind.__dataclass_fields__[name]
+        if field.default_factory is not dataclasses.MISSING:
+            return field.default_factory()
+        if field.default is dataclasses.MISSING:
+            raise _without(name)
+        return field.default
+
     def same_besides(self, made: Any, value: Any) -> None:
         """Compare slots that are no fields."""
         if any(not same(getattr(made, name, None), getattr(value, name, None)) for name in self._more):
@@ -371,6 +403,13 @@ class TuplePlan(Plan):
         if len(items) != len(self.names) or getattr(value, "__dict__", None):
             raise Refused(self.kind, "it holds more than its fields, or less")
         return dict(zip(self.names, items, strict=True))
+
+    def default(self, name: str, parts: Parts) -> Any:  # noqa: ARG002 - as above
+        """Return the default of an item."""
+        defaults = cast("Mapping[str, Any]", self.kind._field_defaults)
+        if name not in defaults:
+            raise _without(name)
+        return defaults[name]
 
     def build(self, parts: Parts, given: frozenset[str] = NONE, like: Parts | None = None) -> Any:
         """Return a tuple of them."""

@@ -23,15 +23,20 @@ Data = dict[str, Any]
 
 
 class Reading:
-    """JSON data on their way to a value."""
+    """JSON data on their way to a value.
 
-    __slots__ = ("_kinds", "_names", "_plain", "_secrets")
+    Attributes:
+        fills: whether a field that is missing is given its default: what is read may be older than its class.
+    """
+
+    __slots__ = ("_kinds", "_names", "_plain", "_secrets", "fills")
 
     def __init__(self, kinds: Kinds, secrets: Mapping[str, object], names: SecretNames | None = None) -> None:
         """Take the classes of the graph, the values of secrets by name, and who takes note of those that were found."""
         self._kinds = kinds
         self._secrets = secrets
         self._names = names
+        self.fills = False
         self._plain: dict[str, ModelPlan] = {}  # of the classes met so far, those whose models are plain
 
     def read(self, data: Any, depth: int) -> Any:
@@ -234,7 +239,8 @@ class Reading:
             raise Unreadable(msg) from error
 
     def _fields(self, plan: Plan, data: Data, depth: int) -> Any:
-        if len(data) != len(plan.names) + 1 or not data.keys() >= set(plan.names):
+        others = len(data) != len(plan.names) + 1 or not data.keys() >= set(plan.names)
+        if others and not (self.fills and data.keys() - _TAG <= set(plan.names)):
             raise _other_fields(plan, data)
         parts, given = self._parts(plan, data, depth)
         return self._known(plan.build(parts, given), data, given)
@@ -243,7 +249,7 @@ class Reading:
         more: AbstractSet[str] = _TAG
         if len(data) != len(plan.names) + 1 or not data.keys() >= plan.all_names:
             more = data.keys() - plan.all_names
-            if len(data) - len(more) != len(plan.names) or not more <= _BESIDES:
+            if not more <= _BESIDES or not (self.fills or len(data) - len(more) == len(plan.names)):
                 raise _other_fields(plan, data)
         parts, given = self._parts(plan, data, depth)
         extra: Data | None = {} if plan.open else None
@@ -252,7 +258,10 @@ class Reading:
             if not extra or not extra.keys().isdisjoint(plan.all_names):
                 msg = "values besides the fields that are fields, or none"
                 raise Unreadable(msg)
-        chosen = _chosen(data, [*plan.names, *(extra or ())]) if len(more) > 1 else None
+        known = [*plan.names, *(extra or ())]
+        chosen = _chosen(data, known) if len(more) > 1 else None
+        if len(data) - len(more) < len(plan.names):  # what has its default was not set
+            chosen = {name for name in (known if chosen is None else chosen) if name in data or name in (extra or ())}
         return self._known(plan.build_model(parts, chosen, extra, given), data, given)
 
     def _known(self, made: Any, data: Data, given: frozenset[str]) -> Any:
@@ -269,6 +278,10 @@ class Reading:
         name = ""
         try:
             for name in plan.names:
+                if name not in data:
+                    parts[name] = plan.default(name, parts)
+                    hidden -= {name}
+                    continue
                 part = data[name]
                 if name not in hidden:
                     plain = type(part) is str and part.isascii()

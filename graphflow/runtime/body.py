@@ -15,12 +15,21 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
-from graphflow.errors import BoundHit, EffectKeyRequired, EffectMismatch, JournalDamaged, UsageError
+from graphflow.errors import (
+    BoundHit,
+    EffectKeyRequired,
+    EffectMismatch,
+    GraphChanged,
+    JournalDamaged,
+    StrayCancellation,
+    UsageError,
+)
 from graphflow.events import SECRETIVE, EffectFinished, EffectRequested, Emitted, Failure, SleepRequested
 from graphflow.model.budget import Budget, is_seconds
 from graphflow.model.ids import Path, path_text
 from graphflow.model.state import Left
 from graphflow.model.telling import value_text
+from graphflow.nodes.checked import checked_sync
 from graphflow.nodes.function import is_async
 from graphflow.runtime.backends import cancelled_classes
 from graphflow.runtime.commands import GoOn, RefuseEffect, StartBody
@@ -226,7 +235,7 @@ class Body(BareBody):
         if finished is not None:
             try:
                 return self._runner.recorded(finished, fn, command.node)
-            except JournalDamaged as error:
+            except (JournalDamaged, GraphChanged) as error:
                 await self._give_out(error)
         return await self._perform(request, fn, args, usage)
 
@@ -351,6 +360,8 @@ def _check_effect(name: object, fn: object, key: object, cost: object, usage: ob
     if usage is not None and not callable(usage):
         msg = f"effect({name!r}, usage={usage!r}): a function from the result to a Budget is needed, or None."
         raise UsageError(msg)
+    if usage is not None:
+        checked_sync(f"effect({name!r})", usage=usage)
 
 
 def _check_budget(what: str, found: object) -> None:
@@ -370,6 +381,11 @@ class _Inside:
 
 
 _INSIDE: ContextVar[_Inside | None] = ContextVar("graphflow_inside_effect", default=None)
+
+
+def left_by(work: BareBody | AgentCall) -> StrayCancellation:
+    """Return the error for what raised GeneratorExit by itself; from the loop, it would mean that the loop ends."""
+    return StrayCancellation(f"{path_text(work.path)!r} raised GeneratorExit, but nobody had closed it.")
 
 
 @types.coroutine
@@ -392,5 +408,7 @@ def resumed(
             item = around.run(go_on)
         except StopIteration as stop:
             return stop.value
+        except GeneratorExit as error:
+            raise left_by(body) from error
         finally:
             body.blocked = max(body.blocked, time.perf_counter() - began)

@@ -8,6 +8,7 @@ from typing import Final, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.telling import value_text
+from graphflow.nodes.checked import checked_sync
 
 _BACKENDS: Final = ("asyncio", "trio")
 
@@ -40,6 +41,8 @@ def check_parts(resources: object, before: object, clock: object, redact: object
     if redact is not None and not callable(redact):
         msg = f"redact={value_text(redact)}: a function is needed that takes a text and returns one, or None."
         raise UsageError(msg)
+    if redact is not None:
+        checked_sync("run", redact=redact)
     if run_id is not None and not isinstance(run_id, str):
         msg = (
             f"run_id={value_text(run_id)} cannot be the id of a run: an id is text, this is a {type(run_id).__name__}."

@@ -209,11 +209,12 @@ class Recorder:
         if self._stopping:
             self._put_off(fact)
             return None
-        at = self._clock.now() - self._origin
-        if at > self._latest:
-            self._latest = at
-        else:
-            at = self._latest  # a clock that is set back does not undo what was
+        at, now = self._latest, self._clock.now() - self._origin
+        if not now <= at:  # a clock that is set back does not undo what was
+            if not now < _ENDLESS:
+                self._crashed(no_time(self._clock, now + self._origin))
+                return None
+            at = self._latest = now
         row, text, store = None, "", self.store
         try:
             if self.redact is not None:
@@ -321,6 +322,17 @@ class Recorder:
     def _crashed(self, error: BaseException) -> None:
         """Stop everything at once, without a further record (sessions)."""
         raise NotImplementedError
+
+
+_ENDLESS: Final = float("inf")
+
+
+def no_time(clock: Clock, shown: object) -> UsageError:
+    """Return the error for a clock that shows no time: nothing of the run is lost, and a stored one can be resumed."""
+    return UsageError(
+        f"clock={clock!r}: now() gave {shown!r}: a finite number of seconds is needed, from a clock that goes on. The "
+        f"run was broken off; if it is stored, it can be resumed with another clock."
+    )
 
 
 def _internal(error: Exception) -> InternalError:

@@ -30,6 +30,7 @@ from graphflow.events import (
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.outcome import Call, Delegate, Handoff, Update
+from graphflow.model.secrets import MARKED, marks_of
 from graphflow.model.thread import ThreadMessage, ToolCall
 from graphflow.nodes.replies import unfenced
 
@@ -115,13 +116,15 @@ def _rebuilt(kind: Any, value: Any, redact: Redact) -> Any:
         arguments = _json_text(value.arguments, redact)
         return value if arguments is value.arguments else dataclasses.replace(value, arguments=arguments)
     if kind is Update:
-        return Update(**{name: redacted(item, redact) for name, item in value.fields.items()})
-    skipped = _NAMES.get(kind, frozenset())
+        fields = value.fields.items()
+        return Update(**{name: item if name in MARKED else redacted(item, redact) for name, item in fields})
+    # A secret is stored nowhere. One that was changed here would be another than the one that is given on `resume`.
+    skipped = _NAMES.get(kind, frozenset()) | marks_of(kind)
     if isinstance(value, BaseModel):
         changed = _changed({name: found for name, found in value if name not in skipped}, redact)
         return value.model_copy(update=changed) if changed else value
     if tuple in kind.__mro__ and hasattr(kind, "_fields"):
-        changed = _changed(value._asdict(), redact)
+        changed = _changed({name: part for name, part in value._asdict().items() if name not in skipped}, redact)
         return value._replace(**changed) if changed else value
     if dataclasses.is_dataclass(kind):
         names = [item.name for item in dataclasses.fields(value) if item.init and item.name not in skipped]

@@ -108,10 +108,30 @@ class Form(NamedTuple):
     edges: tuple[int, ...]
 
 
+class OtherShape(Exception):
+    """What another graph has stored does not fit the classes of this one.
+
+    Attributes:
+        seq: the number of the record.
+        why: what does not fit.
+    """
+
+    def __init__(self, seq: int, why: str) -> None:
+        """Say where, and what."""
+        self.seq, self.why = seq, why
+        super().__init__(f"record {seq}: {why}")
+
+
 class Unread(NamedTuple):
-    """What an effect gave, of a class that the graph does not declare: its function may."""
+    """What an effect gave, of a class that the graph does not declare: its function may.
+
+    Attributes:
+        data: as it is stored.
+        older: whether another graph has written it.
+    """
 
     data: Any
+    older: bool = False
 
 
 def _text_of(rows: Rows, body: Decision) -> str:
@@ -208,6 +228,7 @@ class Rows:
         """Take what stores values."""
         self._codec = codec
         self._results = codec  # for what effects give
+        self._older = False
         self._path: Path = ()
         self._text = ""
         self._before = 0  # the checksum of the last row
@@ -374,6 +395,36 @@ class Rows:
 
     # --- reading ---
 
+    def facts(self, run: str, stored: Sequence[Row], sure: frozenset[str]) -> list[Fact]:
+        """Return the facts of rows that a graph may have written as it was before.
+
+        What another graph has written may lack fields that a class has now: they have their defaults.
+
+        Args:
+            run: the run's id.
+            stored: its rows.
+            sure: the digests of graphs whose classes are those at hand for sure.
+
+        Raises:
+            OtherShape: if what another graph has written does not fit.
+            JournalDamaged: if a row cannot be read.
+        """
+        found: list[Fact] = []
+        for row in stored:
+            if row.fact.startswith(SESSIONS):
+                said = self.said_of_graph(run, row)
+                self._older = said is not None and said[0] not in sure
+                self._codec.reads(older=self._older)
+            try:
+                found.append(self.fact(run, row))
+            except JournalDamaged as error:
+                if self._older and isinstance(error.__cause__, Unreadable):
+                    raise OtherShape(row.seq, str(error.__cause__)) from error
+                raise
+        self._older = False
+        self._codec.reads(older=False)
+        return found
+
     def fact(self, run: str, row: Row) -> Fact:
         """Return the fact of a row.
 
@@ -468,7 +519,7 @@ class Rows:
         try:
             return self._codec.decode(data)
         except Unreadable:
-            return Unread(data)
+            return Unread(data, self._older)
 
     def reread(self, value: Any, fn: Callable[..., Any]) -> Any:
         """Return what an effect gave; where only its function declares the class, it is read now.
@@ -479,7 +530,11 @@ class Rows:
         if type(value) is not Unread:
             return value
         self._learn(fn)
-        return self._results.decode(value.data)
+        self._results.reads(older=value.older)
+        try:
+            return self._results.decode(value.data)
+        finally:
+            self._results.reads(older=False)
 
     def _value(self, plan: Plan, name: str, kind: Any, data: Any) -> Any:
         if kind is EdgeName:

@@ -21,7 +21,7 @@ import anyio.from_thread
 import anyio.lowlevel
 import anyio.to_thread
 
-from graphflow.errors import BoundHit, InternalError, JournalDamaged, UsageError
+from graphflow.errors import BoundHit, GraphChanged, InternalError, JournalDamaged, UsageError
 from graphflow.events import (
     CancelRequested,
     EffectFinished,
@@ -43,7 +43,7 @@ from graphflow.model.telling import value_text
 from graphflow.nodes.function import FunctionNode
 from graphflow.runtime.agentcall import AgentCall, as_coroutine, awaited, settled
 from graphflow.runtime.backends import cancelled_classes, current_task
-from graphflow.runtime.body import BLOCKED, BareBody, Body, resumed
+from graphflow.runtime.body import BLOCKED, BareBody, Body, left_by, resumed
 from graphflow.runtime.commands import (
     AskHook,
     CallModel,
@@ -263,6 +263,8 @@ class Runner(Sessions):
         except StopIteration as stop:
             work.found = stop.value
             return None
+        except GeneratorExit as error:
+            raise left_by(work) from error
         finally:
             work.blocked = perf_counter() - began
 
@@ -327,7 +329,7 @@ class Runner(Sessions):
         limiter = self._places() if limit is None else anyio.CapacityLimiter(1)
         try:
             found = await anyio.to_thread.run_sync(
-                lambda: (around.run(fn),),  # wrapped: trio refuses what can be awaited
+                lambda: (around.run(_called, body, fn),),  # wrapped: trio refuses what can be awaited
                 abandon_on_cancel=True,
                 limiter=limiter,
             )
@@ -519,6 +521,8 @@ class Runner(Sessions):
             return self.store.rows.reread(fact.result, fn)
         except ValueError as error:
             what = f"the result of the effect {fact.key!r} of {path_text(fact.path)!r}: {error}"
+            if fact.result.older:
+                raise GraphChanged(self.run_id, (), (), (), what) from error
             raise JournalDamaged(self.run_id, None, what) from error
 
     def idempotency_key(self, request: EffectRequested, name: str, arguments: str) -> str:
@@ -568,6 +572,14 @@ class Runner(Sessions):
         """Return what remains for a visit now."""
         visit = self.fold.visits[path]
         return left_now(visit.token.frame.meter, visit.token.frame, visit.token.counters)
+
+
+def _called(work: BareBody | AgentCall, fn: Callable[[], Any]) -> Any:
+    """Call what is sync, in its thread."""
+    try:
+        return fn()
+    except GeneratorExit as error:
+        raise left_by(work) from error
 
 
 def _forgive() -> None:

@@ -76,10 +76,10 @@ class Sessions(Timekeeper):
             facts = self._early
 
     async def _session(self, facts: Sequence[Fact]) -> None:
+        self._go_on()
         self._on, self._stopping = True, False
         if self.store is not None:
             self._slow, self._slowing = not self.store.writer.instant, False
-        self._go_on()
         try:
             if self._slow:
                 await self._be_host(facts)

@@ -21,6 +21,7 @@ from graphflow.model.context import Context
 from graphflow.model.ids import new_run_id
 from graphflow.model.telling import value_text
 from graphflow.model.thread import ThreadMessage
+from graphflow.nodes.checked import checked_sync
 from graphflow.runtime.backends import in_a_loop
 from graphflow.runtime.clock import RealClock
 from graphflow.runtime.given import check_backend, check_parts
@@ -128,7 +129,7 @@ def check_given(budget: object, listeners: object) -> None:
     """Look at what a run is given, whether it begins or is taken up.
 
     Raises:
-        UsageError: if the budget is none, or the listeners are no functions.
+        UsageError: if the budget is none, or the listeners are no plain functions.
     """
     if budget is not None and not isinstance(budget, Budget):
         msg = f"budget={value_text(budget)}: a Budget is needed, or None."
@@ -139,6 +140,8 @@ def check_given(budget: object, listeners: object) -> None:
         shown = value_text(cast("object", listeners))
         msg = f"listeners={shown}: a list of functions is needed, each of which takes an Event."
         raise UsageError(msg)
+    for listener in cast("Sequence[object]", listeners):
+        checked_sync("run", listener=listener)
 
 
 async def check_models(graph: Graph[Any]) -> None:

@@ -34,7 +34,7 @@ from graphflow.runtime.advance import Fold
 from graphflow.runtime.checksums import ENTRY, without_checksum
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
-from graphflow.runtime.rows import SESSIONS, Rows, Unread, same, upgraded
+from graphflow.runtime.rows import SESSIONS, OtherShape, Rows, Unread, same, upgraded
 
 Changed = Literal["refuse", "compatible"]
 
@@ -159,11 +159,12 @@ def fold_rows(
         GraphChanged: if the graph is another one, and that is refused.
         JournalMismatch: if the fold decides otherwise than is stored.
     """
-    fingerprint, parts = _graph_of(run, stored)
+    before = _graphs_of(run, stored)
+    fingerprint, parts = before.fingerprint, before.parts
     if changed != "compatible":  # first of all: values of another graph may not even be readable
         _check_graph(graph, run, fingerprint, parts)
     try:
-        first, *others = [rows.fact(run, row) for row in stored]
+        first, *others = _facts(graph, run, stored, rows, before, changed=changed)
     except MissingSecrets as error:  # it names those of one row
         raise rows.lacking(stored) or error from None
     if not isinstance(first, RunStarted) or first.run != run:
@@ -182,6 +183,27 @@ def fold_rows(
         raise
     folded.recall.forget(folded.fold.visits)
     return folded
+
+
+def _facts(
+    graph: Graph[Any], run: str, stored: Sequence[Row], rows: Rows, before: _Before, *, changed: Changed
+) -> list[Fact]:
+    """Read the facts of a run, some of which another graph may have written: the run may have been gone on with since.
+
+    Whoever says that the graph is compatible may have changed classes that are no part of its fingerprint.
+
+    Raises:
+        JournalDamaged: if a row cannot be read.
+        GraphChanged: if what another graph has written does not fit the classes of this one.
+    """
+    mine = prepared(graph)
+    by_mine = frozenset[str]() if changed == "compatible" else frozenset({mine.fingerprint})
+    if before.all <= by_mine:
+        return [rows.fact(run, row) for row in stored]
+    try:
+        return rows.facts(run, stored, by_mine)
+    except OtherShape as error:
+        raise _changed(run, before.parts, mine.parts, str(error)) from error
 
 
 def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) -> None:
@@ -252,14 +274,23 @@ def _note_error(errors: dict[Path, BaseException], fact: NodeReturned | EffectFi
         errors[fact.path] = error
 
 
-def _graph_of(run: str, stored: Sequence[Row]) -> tuple[str, Mapping[str, str]]:
-    """Return the fingerprint and the parts of the graph that a run last went on with."""
-    fingerprint, parts = "", dict[str, str]()
+class _Before(NamedTuple):
+    """Of which graphs a run has been: the last one, its parts, and the digests of all."""
+
+    fingerprint: str
+    parts: Mapping[str, str]
+    all: frozenset[str]
+
+
+def _graphs_of(run: str, stored: Sequence[Row]) -> _Before:
+    """Return the fingerprint and the parts of the graph that a run last went on with, and the fingerprints of all."""
+    fingerprint, parts, every = "", dict[str, str](), set[str]()
     for row in stored:
         said = Rows.said_of_graph(run, row) if row.fact.startswith(SESSIONS) else None
         if said is not None:
             fingerprint, parts = said[0], parts if said[1] is None else said[1]
-    return fingerprint, parts
+            every.add(fingerprint)
+    return _Before(fingerprint, parts, frozenset(every))
 
 
 def _check_graph(graph: Graph[Any], run: str, fingerprint: str, before: Mapping[str, str]) -> None:
@@ -280,8 +311,8 @@ def _check_models(graph: Graph[Any], run: str, before: Mapping[str, str]) -> Non
         raise _changed(run, was, now)
 
 
-def _changed(run: str, before: Mapping[str, str], now: Mapping[str, str]) -> GraphChanged:
+def _changed(run: str, before: Mapping[str, str], now: Mapping[str, str], unfit: str = "") -> GraphChanged:
     added = [name for name in now if name not in before]
     removed = [name for name in before if name not in now]
     differ = [name for name in now if name in before and before[name] != now[name]]
-    return GraphChanged(run, added, removed, differ)
+    return GraphChanged(run, added, removed, differ, unfit)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import heapq
+from math import isfinite
 
 import anyio
 import anyio.lowlevel
 
 from graphflow.events import TimerFired
 from graphflow.runtime.commands import SetTimer
-from graphflow.runtime.recorder import Recorder, Setup
+from graphflow.runtime.recorder import Recorder, Setup, no_time
 
 QUIET = 8
 """How many turns of the loop in which nothing happens let a clock jump that jumps."""
+
+
+STALLS = 8
+"""How often in a row a clock may say that it has slept, and show no later time."""
 
 
 class Timekeeper(Recorder):
@@ -35,10 +40,13 @@ class Timekeeper(Recorder):
 
     def _go_on(self) -> None:
         """Let active time pass from now on."""
+        now: object = self._clock.now()
+        if not isinstance(now, int | float) or not isfinite(now):
+            raise no_time(self._clock, now)
         if self._resting_since is None:
-            self._origin = self._clock.now() - self.past
+            self._origin = now - self.past
         else:
-            self._origin += self._clock.now() - self._resting_since
+            self._origin += now - self._resting_since
             self._resting_since = None
 
     def _set_local_timer(self, seconds: float) -> int:
@@ -76,6 +84,7 @@ class Timekeeper(Recorder):
 
     async def _tick(self) -> None:
         """Report timers as they come due; ends when there are none."""
+        stalls = 0
         try:
             while self._timers and not self._stopping:
                 at, limit, timer = self._timers[0]
@@ -88,11 +97,15 @@ class Timekeeper(Recorder):
                     if self._clock.jumps and not await self._quiet():
                         continue
                     self._clock.all_asleep(deadline)
-                if self._clock.now() < deadline:
+                if (now := self._clock.now()) < deadline:
                     with anyio.CancelScope() as scope:
                         self._timing = scope
                         await self._clock.sleep_until(deadline)
                     self._timing = None
+                    after = self._clock.now()
+                    stalls = stalls + 1 if after <= now and not scope.cancel_called else 0
+                    if stalls >= STALLS:
+                        self._crashed(no_time(self._clock, after))
                     continue
                 if limit and self._clock.jumps and not await self._quiet(asleep=False):
                     continue

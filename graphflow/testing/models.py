@@ -15,7 +15,7 @@ from graphflow.errors import UsageError
 from graphflow.model.budget import is_seconds
 from graphflow.model.telling import value_text
 from graphflow.model.thread import ToolCall, capped
-from graphflow.nodes.checked import checked_bound
+from graphflow.nodes.checked import checked_bound, checked_sync
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, Usage
 from graphflow.nodes.tools import AskUser, Tool
 
@@ -237,6 +237,7 @@ class RuleModel(_Model):
                     "request."
                 )
                 raise UsageError(msg)
+            checked_sync("RuleModel", when=rule[0])
             checked_step("RuleModel", rule[1])
         if otherwise is not None:
             checked_step("RuleModel(otherwise=)", otherwise)

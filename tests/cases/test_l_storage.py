@@ -277,10 +277,10 @@ GONE: dict[str, tuple[tuple[tuple[str, str], ...], str, str]] = {
         "",
     ),
     "a field is gone": ((("    size: int = 1\n", ""),), "size", "items[0]"),
-    "a field is new": ((("    size: int = 1\n", "    size: int = 1\n    more: int = 0\n"),), "more", "items[0]"),
+    "a field is new": ((("    size: int = 1\n", "    size: int = 1\n    more: int\n"),), "more", "items[0]"),
     "a field has another type": ((("    size: int = 1", "    size: str = ''"),), "size", "items[0]"),
-    "a dataclass has more": ((("    x: int\n", "    x: int\n    y: int = 0\n"),), "Spot", "pair.one"),
-    "a named tuple is longer": ((("    two: Spot\n", "    two: Spot\n    three: int = 3\n"),), "Pair", "pair"),
+    "a dataclass has more": ((("    x: int\n", "    x: int\n    y: int\n"),), "Spot", "pair.one"),
+    "a named tuple is longer": ((("    two: Spot\n", "    two: Spot\n    three: int\n"),), "Pair", "pair"),
     "a member is gone": ((("    BLUE = 2\n", ""),), "BLUE", "color"),
     "an enum became a model": (((COLOR, "class Color(BaseModel, frozen=True):\n    x: int\n"),), "Color", "color"),
 }
@@ -314,16 +314,15 @@ async def test_l7_a_class_that_is_gone_or_different_is_said_with_its_place(chang
     rows = await journal.read(RUN)
     heard: list[Any] = []
 
-    with pytest.raises((JournalDamaged, JournalMismatch, GraphChanged)) as caught:
+    with pytest.raises((JournalDamaged, JournalMismatch, GraphChanged)):
         await resume(two.graph, RUN, journal=journal, answers={"ask": 1}, listeners=[heard.append])
-    if isinstance(caught.value, GraphChanged):
-        with pytest.raises((JournalDamaged, JournalMismatch)) as caught:
-            await resume(two.graph, RUN, journal=journal, changed="compatible", answers={"ask": 1})
-    with pytest.raises((JournalDamaged, JournalMismatch)):
+    with pytest.raises(GraphChanged) as caught:
+        await resume(two.graph, RUN, journal=journal, changed="compatible", answers={"ask": 1})
+    with pytest.raises(GraphChanged):
         await replay(two.graph, RUN, journal=journal, changed="compatible")
 
-    assert isinstance(caught.value, JournalDamaged)
-    assert caught.value.seq == rows[1].seq
+    assert caught.value.unfit.startswith(f"record {rows[1].seq}: ")
+    assert "whole" in str(caught.value)
     assert named in str(caught.value)
     assert place in str(caught.value)
     assert not heard
