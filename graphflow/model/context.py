@@ -15,7 +15,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import PROVED, class_of, mutable_part, mutable_value
-from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields, veiled
+from graphflow.model.secrets import MARKED, SHOWN, in_order, secret, secret_fields, veiled
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -191,7 +191,7 @@ class ContextRules:
                 valid = checked[name] = rule.validate(value)
             except ValidationError as error:
                 hidden = name in self.hidden
-                text = _explain(self.context.__name__, name, error, hidden=hidden)
+                text = _explain(self.context.__name__, name, _steady(rule, value, error), hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
             if not PROVED.get(class_of(valid)) and (found := mutable_value(valid)) is not None:
                 where, what, instead = found  # such as an instance of a subclass with fields of its own
@@ -280,6 +280,17 @@ def _second_annotation(reducer: Reducer, kind: Any) -> Any:
         return kind
     second = hints.get(parameters[1], kind) if len(parameters) > 1 else kind
     return kind if isinstance(second, TypeVar) else second
+
+
+def _steady(rule: FieldRule, value: Any, error: ValidationError) -> ValidationError:
+    """Return why a value does not fit in words that are the same in every process, in whatever order its sets are."""
+    ordered = in_order(value)
+    if ordered is not value:
+        try:
+            rule.validate(ordered)
+        except ValidationError as again:
+            return again
+    return error
 
 
 def _explain(context: str, name: str, error: ValidationError, *, hidden: bool) -> str:
