@@ -91,7 +91,7 @@ class Failure:
 FORMAT: Final = 2
 """The version of the form in which records are stored."""
 
-EDITION: Final = 1
+EDITION: Final = 2
 """By what a run is decided that begins now, where versions of graphflow have decided otherwise; see decision 0027."""
 
 # --- facts -----------------------------------------------------------------------------------------------------------

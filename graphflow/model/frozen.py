@@ -201,7 +201,7 @@ def _name(kind: Any) -> str:
 class_of: Final = cast("Callable[[Any], type[Any]]", type)
 """The exact class of a value, whatever the value says of itself."""
 
-_PROVED: dict[type, bool] = dict.fromkeys((str, bytes, int, float, complex, bool, type(None), decimal.Decimal), True)
+PROVED: dict[type, bool] = dict.fromkeys((str, bytes, int, float, complex, bool, type(None), decimal.Decimal), True)
 """What is known of the values of a class: True for immutable as such, False for one that must be looked into."""
 
 
@@ -216,7 +216,7 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
     >>> mutable_value(("a", 1)) is None
     True
     """
-    if _PROVED.get(class_of(value)):
+    if PROVED.get(class_of(value)):
         return None
     found = _mutable_value(value)
     if found is None:
@@ -227,9 +227,9 @@ def mutable_value(value: Any) -> tuple[str, str, str] | None:
 
 def _mutable_value(value: Any) -> tuple[str, str, str] | None:
     kind: Any = cast("Any", type(value))
-    known = _PROVED.get(kind)
+    known = PROVED.get(kind)
     if known is None:
-        known = _PROVED[kind] = _proved(kind)
+        known = PROVED[kind] = _proved(kind)
     if known:
         return None
     if isinstance(value, (tuple, frozenset)):

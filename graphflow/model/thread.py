@@ -144,7 +144,8 @@ def checked_history(where: str, history: Any) -> None:
     """
     if history not in ("note", "summary", "full") and not isinstance(history, Last) and not callable(history):
         msg = (
-            f"{where}: history={history!r}: 'note', last(n), 'summary', 'full', or a function from thread to messages."
+            f"{where}: history={history!r}: 'note', last(n), 'summary', 'full' or a function from thread to messages "
+            f"is needed."
         )
         raise UsageError(msg)
 

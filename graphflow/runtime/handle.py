@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import anyio
 import anyio.lowlevel
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from graphflow.errors import InternalError, StrayCancellation, UsageError
 from graphflow.events import (
@@ -191,6 +191,7 @@ class Run(Generic[C]):
             if raised is not None and _name_of(raised) == reason.error_type:
                 with contextlib.suppress(Exception):  # an exception's own add_note may do anything
                     note = f"raised by the node {reason.path!r} of the graph {self._graph.name!r} in run {self.run_id}"
+                    note += _tries(reason.text)
                     if note not in getattr(raised, "__notes__", ()):
                         raised.add_note(note)
                 raise raised
@@ -257,8 +258,7 @@ class Run(Generic[C]):
             value: the answer; it is validated by the question's schema.
 
         Raises:
-            UsageError: if there is no such question.
-            ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
+            UsageError: if there is no such question, or the value does not fit; the question stays.
         """
         self._check_thread("answer")
         if question in self._answered and question in self._runner.fold.questions:
@@ -317,8 +317,7 @@ def answer_to(
         taken_up: whether a run that has ended is taken up before the answer comes.
 
     Raises:
-        UsageError: if there is no such question, or the run has ended.
-        ValueError: (as pydantic's ValidationError) if the value does not fit.
+        UsageError: if there is no such question, the run has ended, or the value does not fit.
         NotStorable: if a journal could not give the answer back.
     """
     asked = runner.fold.questions.get(question)
@@ -334,10 +333,28 @@ def answer_to(
         )
         raise UsageError(msg)
     schema: Any = Json if asked.schema is None else asked.schema
-    given = TypeAdapter(schema).validate_python(value)
+    try:
+        given = TypeAdapter(schema).validate_python(value)
+    except ValidationError as error:
+        from graphflow.runtime.asking import problems_text  # where something is wrong already
+
+        kind = type(value).__name__  # and not the value: people are asked for secrets, too
+        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {problems_text(error)}."
+        raise UsageError(msg) from error
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
     return AnswerGiven(question, given)
+
+
+def _named(schema: Any) -> str:
+    """Return the name of the type that an answer must have."""
+    return "JSON" if schema is Json else schema.__name__ if isinstance(schema, type) else str(schema)
+
+
+def _tries(text: str) -> str:
+    """Return what a reason says beyond its exception: how many attempts there were, and what refused a further one."""
+    _, mark, rest = text.rpartition(" (after ")
+    return f"{mark}{rest}" if rest.endswith(")") and " attempts" in rest else ""
 
 
 def _name_of(raised: BaseException) -> str:

@@ -24,7 +24,7 @@ from graphflow.events import (
 )
 from graphflow.graphs.compiled import ChooseOut, Edge, NextOut
 from graphflow.model.contract import BOUNDS, Brief, Reason, Report
-from graphflow.model.frozen import class_of, mutable_value
+from graphflow.model.frozen import PROVED, class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.secrets import veiled
@@ -37,6 +37,7 @@ from graphflow.runtime.attempts import Attempts
 from graphflow.runtime.commands import AskHook
 from graphflow.runtime.core import group_of, thread_of, whereabouts
 from graphflow.runtime.ledger import RUNS, Meter
+from graphflow.runtime.returned import with_reducer
 from graphflow.runtime.tables import Asked, Inbox, Standing, Token, Trouble, Visit, Written
 
 
@@ -305,7 +306,8 @@ class Visits(Attempts):
                 checked = rules.validate(delta)
                 context = rules.apply(context, checked)
                 written.append(Written(checked, visit.path))
-        except ContractError as error:
+        except ContractError as found:
+            error = found if self.edition < 2 else with_reducer(found, rules, deltas)  # noqa: PLR2004 - an edition
             self.attempt_failed(visit, self.trouble("contract", error, visit.path))
             return None
         except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
@@ -478,6 +480,8 @@ def _for_people(value: Any) -> str:
 
 def _changeable(value: Any) -> tuple[str, str, str] | None:
     """Find what could be changed in a value, or why that cannot be told."""
+    if PROVED.get(class_of(value)):
+        return None
     try:
         return mutable_value(value)
     except Exception as error:  # noqa: BLE001 - a user's class may do anything when it is looked at
