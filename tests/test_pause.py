@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from pydantic import ValidationError
 
 from graphflow import (
     ANY,
@@ -106,7 +105,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays(sch
     """The answerer hears why; the run still waits with the same question, and a good answer goes on."""
     async with start(Graph("main", START >> asker("a", schema) >> END, context=Talk), Talk()) as run:
         (question,) = (await run.result()).questions
-        with pytest.raises(ValidationError):
+        with pytest.raises(UsageError, match="does not fit"):
             run.answer(question.id, bad)
         still = run.questions
         run.answer(question.id, good)

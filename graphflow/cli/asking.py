@@ -16,6 +16,7 @@ from graphflow.cli.forms import answer_form, is_approval, json_schema, wants_tex
 from graphflow.cli.inputs import as_json
 from graphflow.cli.printing import quoted, safe
 from graphflow.cli.results import jsonable
+from graphflow.errors import UsageError
 from graphflow.model.contract import Approval
 from graphflow.model.ids import parse_path
 from graphflow.runtime.handle import Run
@@ -144,8 +145,10 @@ def give(run: Run[Any], question: Question, text: str, call: AskedCall | None) -
     for value in values:
         try:
             run.answer(question.id, value)
-        except ValidationError as error:
-            refused = refused or "; ".join(dict.fromkeys(map(_problem, error.errors(include_url=False))))
+        except UsageError as error:
+            cause = error.__cause__
+            found = cause.errors(include_url=False) if isinstance(cause, ValidationError) else []
+            refused = refused or "; ".join(dict.fromkeys(map(_problem, found))) or text_of(error)
         except Exception as error:  # noqa: BLE001 - a validator of the user may raise anything
             refused = refused or f"{type(error).__name__}: {text_of(error)}"
         else:

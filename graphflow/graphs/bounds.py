@@ -48,6 +48,10 @@ class WorstCase:
     reasons: FrozenDict[str, str]
     visits: FrozenDict[tuple[str, ...], float]
 
+    def __repr__(self) -> str:
+        """Show the table, as a notebook and a debugger ask for it; the visits are left out."""
+        return str(self)
+
     def __str__(self) -> str:
         """Show a small table."""
         rows = [("", "structure", "with budget")]

@@ -49,11 +49,20 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """The rules of every graph, nested ones too."""
 
+FOLLOWS: Final = frozenset(
+    {
+        "ambiguous-next", "double-edge", "unreachable", "no-end", "dead-edge", "unbounded-cycle", "fork-reentry",
+        "side-entry", "loop-entry", "end-needs-join",
+    }
+)  # fmt: skip
+"""What is said of the ways through a graph; of nodes that are named twice, or lead on twice, it is not meant."""
+
 ROOT_RULES: Final[tuple[Rule, ...]] = (team_rules.irreversible_ungated,)
 """Rules that look through nested graphs by themselves: what is gated outside needs no gate inside."""
 
 ADVICE: Final[tuple[Rule, ...]] = (
     rules.no_default,
+    rules.context_type,
     rules.no_max_items,
     fork_rules.join_policy,
     agent_rules.same_description,
@@ -102,9 +111,21 @@ def _sorted(problems: Iterable[Problem]) -> tuple[Problem, ...]:
 def _everywhere(graph: Graph[Any], table: Iterable[Rule]) -> Iterator[Problem]:
     """Apply rules to a graph and to each distinct graph inside it."""
     for names, look in _looks(graph):
-        for rule in table:
-            for problem in rule(look):
-                yield _within(names, problem)
+        for problem in _causes([problem for rule in table for problem in rule(look)]):
+            yield _within(names, problem)
+
+
+def _causes(problems: list[Problem]) -> list[Problem]:
+    """Leave out what only follows from another problem of the same nodes.
+
+    Of two nodes with one name, or two next statements of one node, the tables hold what nobody has meant.
+    """
+    for cause in ("name-clash", "ambiguous-next"):
+        about = {name for problem in problems if problem.code == cause for name in problem.where}
+        if about:
+            follows = FOLLOWS - {cause}
+            problems = [one for one in problems if one.code not in follows or not about.intersection(one.where)]
+    return problems
 
 
 def _looks(graph: Graph[Any]) -> list[tuple[tuple[str, ...], Look]]:
@@ -144,6 +165,10 @@ def _budget(graph: Graph[Any], *, proved: bool) -> Iterator[Problem]:
     for name in CALLS:
         limit, most = getattr(graph.budget, name), getattr(case, name)
         if limit is not None and most > limit:
-            message = f"a run can want {most} {name.replace('_', ' ')}, and its budget allows {limit}."
+            what = name.replace("_", " ")
+            message = f"a run can want {most} {what}, and its budget allows {limit}."
             hint = "It may end exhausted: raise the budget, or lower the bounds."
+            if most == INF:
+                message = f"nothing but its budget, which allows {limit}, bounds the {what} of a run."
+                hint = f"It may end exhausted: give it a bound, for {case.reasons[name]}."
             yield Problem("over-budget", (), message, hint, "warning")

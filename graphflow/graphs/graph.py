@@ -12,6 +12,7 @@ from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
+from graphflow.model.unknown import knowing_options
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_sync
 from graphflow.nodes.client import ModelClient
@@ -72,6 +73,7 @@ class Graph(Node[Any], Generic[C]):
     leave: Callable[[State[C]], Any] | None
     kind: ClassVar[str] = "graph"
 
+    @knowing_options()
     def __init__(
         self,
         name: str,

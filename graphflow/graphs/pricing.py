@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
+from graphflow.errors import UsageError
 from graphflow.graphs.graph import Graph
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Segment, path_text
@@ -48,10 +50,26 @@ def readiness_of(graph: Graph[Any]) -> tuple[Callable[[], None], ...]:
     """Return what looks whether a model can be asked, of each model that has it; kept with the graph."""
     kept: tuple[Callable[[], None], ...] | None = graph.__dict__.get("_readiness")
     if kept is None:
-        models = {id(place.model): place.model for place in places_of(graph)}
-        found = (getattr(model, "ready", None) for model in models.values())
-        kept = graph.__dict__["_readiness"] = tuple(look for look in found if look is not None)
+        models: dict[int, Place] = {}
+        for place in places_of(graph):
+            models.setdefault(id(place.model), place)
+        found = [(place, getattr(place.model, "ready", None)) for place in models.values()]
+        kept = tuple(functools.partial(_ready, place, look) for place, look in found if look is not None)
+        graph.__dict__["_readiness"] = kept
     return kept
+
+
+def _ready(place: Place, look: Callable[[], None]) -> None:
+    """Look whether a model can be asked.
+
+    Raises:
+        UsageError: if it cannot, naming the first agent that has it.
+    """
+    try:
+        look()
+    except UsageError as error:
+        msg = f"the agent {place.text!r}: {error}"
+        raise UsageError(msg) from error
 
 
 MOST = 10_000

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from graphflow.graphs.compiled import ChooseOut, Key, MapOut, out_edges, qualified
 from graphflow.graphs.graph import ends
-from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, key_text, knots, loose_edges, reach
+from graphflow.graphs.look import Look, Problem, a_cycle, as_graph, key_text, knots, loose_edges, names_of, reach
 from graphflow.model.context import Context, append, reducer_of
 from graphflow.model.contract import Brief, Report
 from graphflow.nodes.agent import Agent
@@ -28,6 +28,7 @@ from graphflow.nodes.edges import (
     Statement,
     Terminal,
 )
+from graphflow.nodes.function import FunctionNode, context_of
 from graphflow.nodes.human import Human
 
 NextLike = NextStatement | ForkStatement | ChooseStatement | MapStatement
@@ -73,7 +74,22 @@ def ambiguous_next(look: Look) -> Iterator[Problem]:
             shown = name if terminal else repr(name)
             message = f"{shown} has {count} next statements, and which of them holds is not said."
             hint = "Write one: a tuple starts several at once, choose(...) takes exactly one of several."
+            if not terminal and name in _met_again(look):
+                again = f"To run it a second time, give the second a name of its own: {name}.named('again')."
+                hint = f"{again} Else w{hint[1:]}"
             yield Problem("ambiguous-next", (name,), message, hint)
+
+
+def _met_again(look: Look) -> set[str]:
+    """Return the nodes that plain statements lead back to, as `a >> b >> a` does."""
+    plain = [ends(made) for made in look.graph.statements if isinstance(made, NextStatement)]
+    pairs = [
+        (source.name, target.name)
+        for source, *targets in plain
+        for target in targets
+        if not isinstance(source, Terminal) and not isinstance(target, Terminal)
+    ]
+    return {name for knot in knots(pairs) for name in knot}
 
 
 def double_edge(look: Look) -> Iterator[Problem]:
@@ -105,7 +121,7 @@ def name_clash(look: Look) -> Iterator[Problem]:
         if not same and node.name not in clashes:
             clashes.add(node.name)
             message = f"two different nodes have the name {node.name!r}."
-            hint = "Rename one, as node.named('...'); a node is its name in its graph."
+            hint = f"Rename one, as {node.name}.named('...'); a node is its name in its graph."
             yield Problem("name-clash", (node.name,), message, hint)
 
 
@@ -140,10 +156,24 @@ def no_end(look: Look) -> Iterator[Problem]:
     if escalate is not None and look.compiled.stations[str(escalate.target)].out is None:
         ends.append(escalate.target)
     found = reach(ends, lambda key: [edge.source for edge in look.before.get(key, ())])
-    for name in look.compiled.stations:
-        if name not in found and (name in look.reached or name not in look.callees):
+    stuck = [
+        name for name in look.compiled.stations
+        if name not in found and (name in look.reached or name not in look.callees)
+    ]  # fmt: skip
+    after = {name: names_of(edge.target for edge in look.after.get(name, ())) for name in stuck}
+    told: set[str] = set()
+    for name in stuck:
+        ring = names_of(reach([name], lambda key: after.get(str(key), ())))
+        if name in told or not all(name in reach([other], lambda key: after.get(str(key), ())) for other in ring):
+            continue  # it leads to one that is to blame
+        told |= ring
+        if not after[name]:
             hint = f"Lead it on, as {name} >> END."
             yield Problem("no-end", (name,), f"there is no way from {name!r} to END.", hint)
+        else:
+            nodes = tuple(sorted(ring))
+            message = f"there is no way from {listed(nodes)} to END: what is led there goes round for ever."
+            yield Problem("no-end", nodes, message, f"Let one of them choose, as {name}.choose(when(..., END), ...).")
 
 
 def dead_edge(look: Look) -> Iterator[Problem]:
@@ -284,6 +314,18 @@ def unknown_field(look: Look) -> Iterator[Problem]:
             message = f"{station.name!r} declares the field {field!r}, which {look.graph.context.__name__} has not."
             hint = f"Its fields are {listed(look.graph.context.model_fields) or 'none'}."
             yield Problem("unknown-field", (station.name,), message, hint)
+
+
+def context_type(look: Look) -> Iterator[Problem]:
+    """A function that says which context it runs on stands in a graph of that one, or of one derived from it."""
+    mine = look.graph.context
+    for station in look.compiled.stations.values():
+        node = station.node
+        wanted = context_of(node.fn) if isinstance(node, FunctionNode) else None
+        if wanted is not None and not issubclass(mine, wanted):
+            message = f"{station.name!r} takes a State[{wanted.__name__}], and the graph runs on {mine.__name__}."
+            hint = f"Write State[{mine.__name__}], or derive {mine.__name__} from {wanted.__name__}."
+            yield Problem("context-type", (station.name,), message, hint, "warning")
 
 
 def enter_missing(look: Look) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from graphflow.model.telling import value_text
+from graphflow.model.unknown import knowing_options
 
 COUNTS: Final = ("node_runs", "model_calls", "tool_calls", "retries", "tokens")
 """The dimensions that are whole numbers."""
@@ -31,7 +32,7 @@ class Budget:
         seconds: active seconds; time spent waiting for people does not count.
 
     Raises:
-        ValueError: if an amount is negative or not a number of its kind.
+        ValueError: if an amount is negative or not a number of its kind, or (as UsageError) of no dimension.
 
     >>> Budget(model_calls=12, usd="0.10")
     Budget(model_calls=12, usd=Decimal('0.10'))
@@ -45,6 +46,7 @@ class Budget:
     usd: Decimal | None
     seconds: float | None
 
+    @knowing_options()
     def __init__(
         self,
         *,

@@ -145,8 +145,8 @@ def checked_history(where: str, history: Any) -> None:
     """
     if history not in ("note", "summary", "full") and not isinstance(history, Last) and not callable(history):
         msg = (
-            f"{where}: history={value_text(history)}: 'note', last(n), 'summary', 'full', or a function from thread "
-            "to messages."
+            f"{where}: history={value_text(history)}: 'note', last(n), 'summary', 'full' or a function from thread "
+            "to messages is needed."
         )
         raise UsageError(msg)
 

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Any, ClassVar, Final, Literal, Self, cast
 
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
@@ -18,6 +18,7 @@ from graphflow.model.frozen import mutable_part
 from graphflow.model.state import State
 from graphflow.model.telling import value_text
 from graphflow.model.thread import History, checked_history
+from graphflow.model.unknown import knowing_options
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_call, checked_count, checked_names, checked_sync, checked_type
 from graphflow.nodes.client import ModelClient, Readied, checked_price
@@ -32,6 +33,9 @@ Deny = Callable[[str, Mapping[str, Any]], "str | None"]
 
 ASK, TRANSFER = "ask_", "transfer_to_"
 """How the names of the tools begin that stand for a team and for handoffs."""
+
+_ELSEWHERE: Final = {"prompt": "instructions", "system_prompt": "instructions", "output_type": "output"}
+"""What other libraries call some options of an agent."""
 
 
 @dataclass(frozen=True, repr=False, init=False)
@@ -81,6 +85,7 @@ class Agent(Node[Context]):
     deny: Deny | None
     kind: ClassVar[str] = "agent"
 
+    @knowing_options(_ELSEWHERE)
     def __init__(
         self,
         name: str,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar, overload
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, TypeVar, get_args, get_origin, overload
 
 from graphflow.errors import UsageError
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.ids import Path
+from graphflow.model.secrets import read_hints
 from graphflow.model.state import Left, State
 from graphflow.model.telling import value_text
+from graphflow.model.unknown import refuse_unknown
 from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_bound, checked_budget, checked_call, checked_text
 
@@ -145,12 +147,31 @@ class FunctionNode(Node[C_contra]):
         return _wants_step(self.fn, self.name)
 
 
+_OPTIONS = tuple(item.name for item in fields(FunctionNode) if item.name != "fn")
+
+
 def is_async(fn: Callable[..., Any]) -> bool:
     """Tell whether calling something gives an awaitable."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     call = fn if inspect.isroutine(fn) else getattr(fn, "__call__", fn)  # noqa: B004 - the bound method is wanted
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(call)
+
+
+def context_of(fn: Callable[..., Any]) -> type[Context] | None:
+    """Return the class of context that a function says it runs on, as `state: State[Case]`.
+
+    None where it says nothing, or what cannot be read.
+    """
+    home = inspect.unwrap(getattr(fn, "__func__", fn))
+    if not inspect.isfunction(home):
+        return None
+    known = {**home.__globals__, **inspect.getclosurevars(home).nonlocals}
+    for hint in read_hints(home, known).values():
+        given = get_args(hint)
+        if get_origin(hint) is State and isinstance(given[0], type) and issubclass(given[0], Context):
+            return given[0]
+    return None
 
 
 def _wants_step(fn: Callable[..., Any], name: str) -> bool:
@@ -234,6 +255,7 @@ def _make(options: dict[str, Any], fn: Callable[..., Any]) -> FunctionNode[Any]:
         msg = f"node({value_text(function)}): a function is needed; the options are given by name, as @node(name=...)."
         raise UsageError(msg)
     given = dict(options)
+    refuse_unknown("@node", given, _OPTIONS)
     name = given.pop("name", None) or getattr(fn, "__name__", type(fn).__name__)
     first_line = (inspect.getdoc(fn) or "").partition("\n")[0] if inspect.isroutine(fn) else ""
     made = FunctionNode[Any](fn=fn, name=name, description=given.pop("description", first_line), **given)

@@ -18,6 +18,7 @@ from graphflow.model.context import Context
 from graphflow.model.ids import Path
 from graphflow.model.state import Left
 from graphflow.model.telling import value_text
+from graphflow.nodes.base import Node
 from graphflow.nodes.checked import checked_bound, checked_count, checked_seconds, checked_switch, checked_text
 from graphflow.nodes.client import ToolSpec
 from graphflow.nodes.signatures import Parameters, first_paragraph, home_of, parameters_of
@@ -374,6 +375,8 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
         return dataclasses.replace(fn, **given)
     static = isinstance(fn, staticmethod)
     function: Any = fn.__func__ if static else fn
+    if isinstance(function, Node):
+        raise UsageError(f"tool(...): {_no_tool(function)}")
     if inspect.isclass(function) or not callable(function):
         msg = (
             f"tool({value_text(function)}): a function or a method is needed. Of a class method, make the tool of "
@@ -389,6 +392,13 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
     if description is None:
         description = first_paragraph(found.home)
     return Tool(name, description, found.json, function, **given, step=found.step, _parameters=found)
+
+
+def _no_tool(node: Node[Any]) -> str:
+    return (
+        f"{node!r} is a node, and no tool. Another node asks it by delegation: write s.delegates({node.name}, "
+        f"max_hops=...), where s is the node that asks; the model of an agent is offered it then."
+    )
 
 
 def _name_of(function: Any) -> str:
@@ -417,6 +427,8 @@ def as_tool(found: object, where: str = "") -> Tool | AskUser:
         return found
     if inspect.isfunction(found) or inspect.ismethod(found):
         return as_tool(_make({}, found))
+    if isinstance(found, Node):
+        raise UsageError(f"{where}{_no_tool(found)}")
     msg = (
         f"{where}{value_text(found)} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
         f"{type(found).__name__}. Any other callable becomes one by tool(it, name=...)."

@@ -9,7 +9,7 @@ that cross from one to another.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -31,6 +31,7 @@ from graphflow.graphs.blaming import blamed
 from graphflow.graphs.compiled import Edge, Out
 from graphflow.graphs.pricing import Prices
 from graphflow.model.budget import Budget
+from graphflow.model.context import ContextRules
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.ids import Path, Segment, path_text
 from graphflow.model.state import Left, State, open_state
@@ -264,7 +265,9 @@ class Core:
         """Move a token over an edge and start the body that it leads to, if nothing can hold it up (hops)."""
         raise NotImplementedError
 
-    def update_failed(self, visit: Visit, error: Exception) -> None:
+    def update_failed(
+        self, visit: Visit, error: Exception, rules: ContextRules, deltas: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Let an attempt fail whose update does not fit (visits)."""
         raise NotImplementedError
 

@@ -189,6 +189,7 @@ class Run(Generic[C]):
             if raised is not None and _name_of(raised) == reason.error_type:
                 with contextlib.suppress(Exception):  # an exception's own add_note may do anything
                     note = f"raised by the node {reason.path!r} of the graph {self._graph.name!r} in run {self.run_id}"
+                    note += _tries(reason.text)
                     if note not in getattr(raised, "__notes__", ()):
                         raised.add_note(note)
                 raise raised
@@ -255,8 +256,7 @@ class Run(Generic[C]):
             value: the answer; it is validated by the question's schema.
 
         Raises:
-            UsageError: if there is no such question.
-            ValueError: (as pydantic's ValidationError) if the value does not fit; the question stays.
+            UsageError: if there is no such question, or the value does not fit; the question stays.
         """
         self._check_thread("answer")
         if question in self._answered and question in self._runner.fold.questions:
@@ -315,8 +315,7 @@ def answer_to(
         taken_up: whether a run that has ended is taken up before the answer comes.
 
     Raises:
-        UsageError: if there is no such question, or the run has ended.
-        ValueError: (as pydantic's ValidationError) if the value does not fit.
+        UsageError: if there is no such question, the run has ended, or the value does not fit.
         NotStorable: if a journal could not give the answer back.
     """
     asked = runner.fold.questions.get(question)
@@ -332,25 +331,29 @@ def answer_to(
         )
         raise UsageError(msg)
     schema: Any = Json if asked.schema is None else asked.schema
-    given = _fitting(schema, value)
+    try:
+        given = TypeAdapter(schema).validate_python(value)
+    except ValidationError as error:
+        from graphflow.runtime.asking import problems_text  # where something is wrong already
+
+        found = without_input(error) if holds_secret(schema) else error
+        kind = type(value).__name__  # and not the value: people are asked for secrets, too
+        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {problems_text(found)}."
+        raise UsageError(msg) from (error if found is error else None)
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
     return AnswerGiven(question, given)
 
 
-def _fitting(schema: Any, value: Any) -> Any:
-    """Return an answer as its question wants it; what does not fit is not shown where it may be a secret.
+def _named(schema: Any) -> str:
+    """Return the name of the type that an answer must have."""
+    return "JSON" if schema is Json else schema.__name__ if isinstance(schema, type) else str(schema)
 
-    Raises:
-        ValueError: (as pydantic's ValidationError) if it does not fit.
-    """
-    try:
-        return TypeAdapter(schema).validate_python(value)
-    except ValidationError as error:
-        if not holds_secret(schema):
-            raise
-        refused = without_input(error)
-    raise refused
+
+def _tries(text: str) -> str:
+    """Return what a reason says beyond its exception: how many attempts there were, and what refused a further one."""
+    _, mark, rest = text.rpartition(" (after ")
+    return f"{mark}{rest}" if rest.endswith(")") and " attempts" in rest else ""
 
 
 def _name_of(raised: BaseException) -> str:

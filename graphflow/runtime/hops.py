@@ -55,7 +55,7 @@ class Hops(Core):
                 context = rules.apply(context, fields)
             except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
                 self.let_go(visit)
-                self.update_failed(visit, error)
+                self.update_failed(visit, error, rules, (outcome.fields,))
                 return True
         try:
             edge = out.edge if isinstance(out, NextOut) else out.chosen(self.state(token, inbox, path, 0, context))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from graphflow.events import RunStatus
 from graphflow.model.budget import Budget
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
 from graphflow.model.frozen import FrozenDict
+from graphflow.model.secrets import veiled
 from graphflow.model.thread import Thread
 from graphflow.runtime.ledger import Amount, budget_of
 
@@ -117,6 +118,24 @@ class Result(Generic[C_co]):
     active: str | None = None
 
     def __repr__(self) -> str:
-        """Show status, reason and id; never what a context or an output holds."""
-        why = f", reason={self.reason.text!r}" if self.reason is not None else ""
-        return f"Result(status={self.status!r}{why}, run_id={self.run_id!r})"
+        """Show how it ended, what came out of it, cut and without secrets, and what is asked; no context."""
+        shown = [f"status={self.status!r}"]
+        if self.output is not None:
+            shown.append(f"output={_cut(self.output)}")
+        if self.reason is not None:
+            shown.append(f"reason={self.reason.text!r}")
+        if self.questions:
+            shown.append(f"questions={[question.id for question in self.questions]!r}")
+        return f"Result({', '.join(shown)}, run_id={self.run_id!r})"
+
+
+_WIDEST: Final = 100
+"""How much of an output a result shows of itself."""
+
+
+def _cut(output: Any) -> str:
+    try:
+        text = repr(veiled(output))
+    except Exception as error:  # noqa: BLE001 - a user's class, or a number of too many digits
+        return f"<{type(output).__name__} ({type(error).__name__} in its repr)>"
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."

@@ -62,6 +62,7 @@ from graphflow.runtime.commands import (
 )
 from graphflow.runtime.core import failure_of, left_now
 from graphflow.runtime.recorder import Setup
+from graphflow.runtime.returned import SOUND, advise, blocking, looked_at
 from graphflow.runtime.sessions import Group, Sessions, Work
 
 if TYPE_CHECKING:
@@ -222,9 +223,7 @@ class Runner(Sessions):
                 self._hand_over(group)
                 outcome = await self._in_thread(body, functools.partial(node.fn, *args), node.timeout)
         except Exception as error:  # noqa: BLE001 - whatever a node raises is a fact
-            if not isinstance(error, BoundHit):  # a bound is a result, never raised
-                self.errors[path] = error
-            failure = failure_of(error, *_bound_of(error))
+            failure = self._raised(error, command)
         except BaseException as error:  # noqa: BLE001 - told apart there
             cancelled = await self._stopped(body, error)
             if cancelled is None:
@@ -233,6 +232,8 @@ class Runner(Sessions):
         if body.memory is not None and failure is None and cancelled is None:
             await body.look_back(body.memory)
         self._bodies.pop(path, None)
+        if failure is None and class_of(outcome) not in SOUND:
+            outcome, failure = looked_at(outcome, command)
         body.ended = True
         fact = NodeReturned(path, command.turn, command.attempt, outcome, failure, cancelled is not None)
         if body.cancelled or body.blocked > BLOCKED:
@@ -248,6 +249,13 @@ class Runner(Sessions):
         if cancelled is not None and scope.cancel_called:
             raise cancelled
         return body.cancelled
+
+    def _raised(self, error: Exception, command: StartBody) -> Failure:
+        """Return what a body has raised as a fact, and keep it for who runs the run."""
+        advise(error, command.state)
+        if not isinstance(error, BoundHit):  # a bound is a result, never raised
+            self.errors[command.path] = error
+        return failure_of(error, *_bound_of(error))
 
     def _first_stretch(
         self, work: BareBody | AgentCall, fn: Callable[..., Any], args: tuple[Any, ...]
@@ -438,7 +446,8 @@ class Runner(Sessions):
         elif body.cancelled and cancelled is None:
             await self._warned(path, "cancel_swallowed", f"{shown!r} was cancelled, and ended as if it had not been")
         if body.blocked > BLOCKED:
-            text = f"{shown!r} kept the loop for {body.blocked:.3g} s at a stretch; await, or make it a sync function"
+            why = blocking(body.command)
+            text = f"{shown!r} kept the loop for {body.blocked:.3g} s at a stretch; {why}"
             await self._warned(path, "loop_blocked", text)
 
     async def _warned(self, path: Path, kind: Any, text: str) -> None:

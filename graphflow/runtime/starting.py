@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -71,9 +71,7 @@ def start(
         check_journal(journal)
     if not isinstance(context, graph.context):
         wanted = graph.context.__name__
-        first = next(iter(graph.context.model_fields), None)
-        hint = f" Write {wanted}({first}=...)." if isinstance(cast("object", context), str) and first else ""
-        msg = f"the graph {graph.name!r} runs on a {wanted}, not on a {type(context).__name__}.{hint}"
+        msg = f"the graph {graph.name!r} runs on a {wanted}, not on {_not_a_context(graph.context, context)}"
         raise UsageError(msg)
     require_runnable, setup_of, runner_of = _engine()
     require_runnable(graph)
@@ -113,6 +111,17 @@ def start(
             raise
 
     return Starting(opened, stored=journal is not None)
+
+
+def _not_a_context(kind: type[Context], given: object) -> str:
+    """Return what was given in place of a context, and how to write that one."""
+    first = next(iter(kind.model_fields), None)
+    if isinstance(given, type):
+        return f"the class {given.__name__} itself. Write {kind.__name__}({'' if first is None else f'{first}=...'})."
+    if isinstance(given, Mapping):
+        return f"a {type(given).__name__}. Write {kind.__name__}(**it)."
+    hint = f" Write {kind.__name__}({first}=...)." if isinstance(given, str) and first else ""
+    return f"a {type(given).__name__}.{hint}"
 
 
 @functools.cache

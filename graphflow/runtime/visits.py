@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphflow.errors import (
@@ -24,8 +24,9 @@ from graphflow.events import (
     VisitStatus,
 )
 from graphflow.graphs.compiled import ChooseOut, Edge, NextOut
+from graphflow.model.context import ContextRules
 from graphflow.model.contract import BOUNDS, Brief, Code, Reason, Report
-from graphflow.model.frozen import class_of, mutable_value
+from graphflow.model.frozen import PROVED, class_of, mutable_value
 from graphflow.model.ids import Segment, path_text
 from graphflow.model.outcome import NOTHING, Delegate, Done, Handoff, Pause, Update
 from graphflow.model.secrets import veiled
@@ -38,6 +39,7 @@ from graphflow.runtime.attempts import Attempts
 from graphflow.runtime.commands import AskHook
 from graphflow.runtime.core import group_of, thread_of, whereabouts
 from graphflow.runtime.ledger import RUNS, Meter
+from graphflow.runtime.returned import with_reducer
 from graphflow.runtime.tables import Asked, Inbox, Standing, Token, Trouble, Visit, Written
 
 
@@ -308,13 +310,17 @@ class Visits(Attempts):
                 context = rules.apply(context, checked)
                 written.append(Written(checked, visit.path))
         except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
-            self.update_failed(visit, error)
+            self.update_failed(visit, error, rules, deltas)
             return None
         return context, tuple(written)
 
-    def update_failed(self, visit: Visit, error: Exception) -> None:
+    def update_failed(
+        self, visit: Visit, error: Exception, rules: ContextRules, deltas: Sequence[Mapping[str, Any]]
+    ) -> None:
         """Let an attempt fail whose update does not fit, or whose reducer raised."""
         code: Code = "contract" if isinstance(error, ContractError) else "failed"
+        if isinstance(error, ContractError) and self.edition > 1:
+            error = with_reducer(error, rules, deltas)
         self.attempt_failed(visit, self.trouble(code, error, visit.path))
 
     @staticmethod
@@ -487,6 +493,8 @@ def _for_people(value: Any) -> str:
 
 def _changeable(value: Any) -> tuple[str, str, str] | None:
     """Find what could be changed in a value, or why that cannot be told."""
+    if PROVED.get(class_of(value)):
+        return None
     try:
         return mutable_value(value)
     except Exception as error:  # noqa: BLE001 - a user's class may do anything when it is looked at

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from graphflow.errors import MissingExtra, ModelError, ModelUnavailable, UsageError
 from graphflow.model.addresses import check_address, has_secrets, shown_address
 from graphflow.model.telling import value_text
+from graphflow.model.unknown import meant
 from graphflow.nodes.client import ModelReply, ModelRequest, Price, Stream, checked_price
 from graphflow.nodes.providers.failures import KEY_NAMES, as_model_error, shows_a_key, without_keys
 from graphflow.nodes.providers.messages import Pieces, history_of, is_object, parameters_of, reply_of
@@ -172,7 +173,12 @@ class ProviderModel:
         try:
             infer_provider_class(self._provider)
         except ValueError:
-            msg = f"model={self.name!r}: no provider is known as {self._provider!r}; it is written as 'openai:gpt-5'."
+            like = meant(self._provider, KEYS)
+            guess = f" Did you mean {self.name.replace(self._provider, like, 1)!r}?" if like else ""
+            msg = (
+                f"model={self.name!r}: no provider is known as {self._provider!r}.{guess} A model is named by its "
+                f"provider and its own name, as 'openai:gpt-5'."
+            )
             raise UsageError(msg) from None
         except ImportError as error:
             msg = f"model={self.name!r}: {error}"
