@@ -339,7 +339,8 @@ def answer_to(
         from graphflow.runtime.asking import problems_text  # where something is wrong already
 
         kind = type(value).__name__  # and not the value: people are asked for secrets, too
-        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {problems_text(error)}."
+        why = problems_text(error).removeprefix("the whole: ")
+        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {why}."
         raise UsageError(msg) from error
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
