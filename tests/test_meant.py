@@ -212,7 +212,8 @@ def test_only_the_cause_is_told_and_not_what_follows_from_it() -> None:
 
 def test_a_map_without_a_bound_wants_no_number_of_runs() -> None:
     """Nobody reads "inf" in a warning."""
-    lanes: Any = a.map(b, over=lambda state: ("x",), join=(end := Join("j")))
+    end = Join("j")
+    lanes: Any = loose(a).map(b, over=lambda _: ("x",), join=end)
 
     warnings = [str(found) for found in check_graph(graph(START >> a, lanes, end >> END))]
 
@@ -221,7 +222,7 @@ def test_a_map_without_a_bound_wants_no_number_of_runs() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "node": (lambda: loose(node)(retry=3)(lambda state: 1), "@node has no option retry=. Did you mean retries=?"),
+    "node": (lambda: loose(node)(retry=3)(late), "@node has no option retry=. Did you mean retries=?"),
     "Budget": (lambda: loose(Budget)(model_call=3), "Budget has no option model_call=. Did you mean model_calls=?"),
     "Agent": (
         lambda: loose(Agent)("x", model=MODEL, prompt="a"),
@@ -268,14 +269,19 @@ async def test_what_is_no_context_is_told_how_to_be_one(given: object, words: st
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("body", "note"),
-    [
-        (lambda state: state.count, "write state.context.count"),
-        (lambda state: state["count"], "write state.context.field"),
-        (lambda state: setattr(state.context, "count", 1), "as Update(field=...)"),
-    ],
-)
+def sets(state: State[Any]) -> None:
+    """Write to the context."""
+    state.context.count = 1
+
+
+TAKEN: list[tuple[Callable[[Any], object], str]] = [
+    (lambda state: state.count, "write state.context.count"),
+    (lambda state: state["count"], "write state.context.field"),
+    (sets, "as Update(field=...)"),
+]
+
+
+@pytest.mark.parametrize(("body", "note"), TAKEN)
 async def test_a_state_that_is_taken_for_the_context_is_explained(body: Any, note: str, anyio_backend: str) -> None:
     """The exception is Python's, and a note says what to write."""
     with pytest.raises(Exception, match=r".") as raised:
@@ -301,7 +307,7 @@ async def test_an_answer_of_another_type_is_refused_in_words(anyio_backend: str)
     """From the handle, and on resume."""
     asks = graph(START >> Human("h", "Sure?", schema=bool) >> END)
     journal = MemoryJournal()
-    words = "the answer to 'h', a str, does not fit bool: the whole: Input should be a valid boolean"
+    words = "the answer to 'h', a str, does not fit bool: Input should be a valid boolean"
 
     async with start(asks, Case(), journal=journal, run_id="r") as running:
         waiting = await running.result()

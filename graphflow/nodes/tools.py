@@ -9,7 +9,7 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast, overload
 
 from pydantic import TypeAdapter
 
@@ -376,7 +376,7 @@ def _make(options: dict[str, Any], fn: Any) -> Tool:
     static = isinstance(fn, staticmethod)
     function: Any = fn.__func__ if static else fn
     if isinstance(function, Node):
-        raise UsageError(f"tool(...): {_no_tool(function)}")
+        raise UsageError(f"tool(...): {_no_tool(cast('Node[Any]', function))}")
     if inspect.isclass(function) or not callable(function):
         msg = (
             f"tool({value_text(function)}): a function or a method is needed. Of a class method, make the tool of "
@@ -428,7 +428,7 @@ def as_tool(found: object, where: str = "") -> Tool | AskUser:
     if inspect.isfunction(found) or inspect.ismethod(found):
         return as_tool(_make({}, found))
     if isinstance(found, Node):
-        raise UsageError(f"{where}{_no_tool(found)}")
+        raise UsageError(f"{where}{_no_tool(cast('Node[Any]', found))}")
     msg = (
         f"{where}{value_text(found)} is no tool: a function, a bound method, @tool or AskUser() is needed, not "
         f"{type(found).__name__}. Any other callable becomes one by tool(it, name=...)."

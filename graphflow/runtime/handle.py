@@ -338,7 +338,8 @@ def answer_to(
 
         found = without_input(error) if holds_secret(schema) else error
         kind = type(value).__name__  # and not the value: people are asked for secrets, too
-        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {problems_text(found)}."
+        why = problems_text(found).removeprefix("the whole: ")
+        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {why}."
         raise UsageError(msg) from (error if found is error else None)
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")

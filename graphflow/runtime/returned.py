@@ -74,7 +74,7 @@ def blocking(command: StartBody | CallModel | CallTool) -> str:
 def advise(error: Exception, state: State[Any]) -> None:
     """Add to an exception what was meant, where a body has taken the state for the context, or written to that."""
     note = ""
-    known = type(state.context).model_fields
+    known = _fields(state)
     if isinstance(error, AttributeError) and error.obj is state and error.name in known:
         note = f"write state.context.{error.name}: a state holds the context, the inbox and where the node stands"
     elif isinstance(error, TypeError) and "'State' object is not subscriptable" in str(error):
@@ -111,8 +111,8 @@ def _advice(outcome: Any, command: StartBody) -> tuple[str, str] | None:
 
 def _of_context(outcome: Context, command: StartBody) -> tuple[str, str] | None:
     """Advise who returned the context that it was given, changed; one of another class may be an output."""
-    mine = command.state.context
-    if command.node.into is not None or not isinstance(outcome, type(mine)):
+    mine: Any = command.state.context
+    if command.node.into is not None or class_of(mine) not in class_of(outcome).__mro__:
         return None
     old, new = vars(mine), vars(outcome)
     changed = [field for field in new if field not in old or old[field] is not new[field]]
@@ -121,11 +121,16 @@ def _of_context(outcome: Context, command: StartBody) -> tuple[str, str] | None:
 
 
 def _of_table(outcome: dict[Any, Any], command: StartBody) -> tuple[str, str] | None:
-    fields = type(command.state.context).model_fields
+    fields = _fields(command.state)
     if not outcome or not all(field in fields for field in outcome):
         return None  # a dict is refused anyway, as what can be changed
     instead = f"{_update(outcome)} changes the context; Done(FrozenDict(...)) gives it as the output."
     return "a dict of fields of the context, which changes nothing", instead
+
+
+def _fields(state: State[Any]) -> Mapping[str, object]:
+    kind: type[Context] = class_of(state.context)
+    return kind.model_fields
 
 
 def _update(fields: Iterable[str] | Mapping[str, Any]) -> str:

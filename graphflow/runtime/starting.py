@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -18,6 +18,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.graphs.pricing import prices_of, readiness_of
 from graphflow.model.budget import ADDITIVE, Budget
 from graphflow.model.context import Context
+from graphflow.model.frozen import FrozenDict, class_of
 from graphflow.model.ids import new_run_id
 from graphflow.model.telling import value_text
 from graphflow.model.thread import ThreadMessage
@@ -118,8 +119,8 @@ def _not_a_context(kind: type[Context], given: object) -> str:
     first = next(iter(kind.model_fields), None)
     if isinstance(given, type):
         return f"the class {given.__name__} itself. Write {kind.__name__}({'' if first is None else f'{first}=...'})."
-    if isinstance(given, Mapping):
-        return f"a {type(given).__name__}. Write {kind.__name__}(**it)."
+    if isinstance(given, (dict, FrozenDict)):
+        return f"a {class_of(given).__name__}. Write {kind.__name__}(**it)."
     hint = f" Write {kind.__name__}({first}=...)." if isinstance(given, str) and first else ""
     return f"a {type(given).__name__}.{hint}"
 
