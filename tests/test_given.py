@@ -171,17 +171,27 @@ async def later(_: Any) -> Any:
     """Be what cannot be awaited where it is called."""
 
 
+LATER: Final[Any] = later
+
+
+async def fetch() -> int:
+    """Be an effect."""
+    return 1
+
+
 @node
-async def pays(state: State[Case], step: Step) -> Any:
+async def pays(state: State[Case], step: Step) -> int:
     """Count what an effect costs by a function that would have to be awaited."""
-    return await step.effect("pay", lambda: 1, usage=later)
+    paid: int = await step.effect("pay", fetch, usage=LATER)
+    return paid
 
 
+PAYS: Final = Graph("pays", START >> pays >> END, context=Case, budget=Budget(node_runs=1))
 ASYNC: Final[dict[str, Callable[[], Any]]] = {
-    "listener": lambda: run_sync(GRAPH, Case(), listeners=[print, later]),
-    "redact": lambda: run_sync(GRAPH, Case(), redact=later),
-    "usage": lambda: run_sync(Graph("g", START >> pays >> END, context=Case, budget=Budget(node_runs=1)), Case()),
-    "when": lambda: RuleModel((later, "yes")),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "listener": lambda: run_sync(GRAPH, Case(), listeners=[print, LATER]),
+    "redact": lambda: run_sync(GRAPH, Case(), redact=LATER),
+    "usage": lambda: run_sync(PAYS, Case()),
+    "when": lambda: RuleModel((LATER, "yes")),
 }
 
 

@@ -29,6 +29,8 @@ from graphflow.persistence.memory import MemoryWriter
 from graphflow.runtime.checksums import chained
 
 RUN = "run"
+make_model: Any = create_model
+empty: Any = FrozenDict
 
 
 class Spot(NamedTuple):
@@ -68,9 +70,9 @@ def grown() -> Parts:
         width: int
         heights: tuple[int, ...] = dataclasses.field(default_factory=lambda: (1, 2))
 
-    order: Any = create_model(
+    order: Any = make_model(
         "Order", __config__={"frozen": True}, spot=(Spot, ...), size=(Size, ...), note=(str, ""),
-        tags=(FrozenDict[str, int], Field(default_factory=FrozenDict)), later=(str, "later"),
+        tags=(FrozenDict[str, int], Field(default_factory=empty)), later=(str, "later"),
     )  # fmt: skip
     for kind in (Spot, Size, order):
         kind.__module__, kind.__qualname__ = __name__, kind.__name__
@@ -80,7 +82,7 @@ def grown() -> Parts:
 def desk(parts: Parts, **more: Any) -> Graph[Any]:
     """Return a graph whose context and effect hold such values; `more` are fields of the context."""
     spot, size, order = parts
-    case: Any = create_model("Case", __base__=Context, found=(order | None, None), **more)
+    case: Any = make_model("Case", __base__=Context, found=(order | None, None), **more)
 
     async def fetch() -> Any:
         return order(spot=spot(1), size=size(2), note="n")

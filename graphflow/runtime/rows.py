@@ -108,20 +108,6 @@ class Form(NamedTuple):
     edges: tuple[int, ...]
 
 
-class OtherShape(Exception):
-    """What another graph has stored does not fit the classes of this one.
-
-    Attributes:
-        seq: the number of the record.
-        why: what does not fit.
-    """
-
-    def __init__(self, seq: int, why: str) -> None:
-        """Say where, and what."""
-        self.seq, self.why = seq, why
-        super().__init__(f"record {seq}: {why}")
-
-
 class Unread(NamedTuple):
     """What an effect gave, of a class that the graph does not declare: its function may.
 
@@ -395,35 +381,10 @@ class Rows:
 
     # --- reading ---
 
-    def facts(self, run: str, stored: Sequence[Row], sure: frozenset[str]) -> list[Fact]:
-        """Return the facts of rows that a graph may have written as it was before.
-
-        What another graph has written may lack fields that a class has now: they have their defaults.
-
-        Args:
-            run: the run's id.
-            stored: its rows.
-            sure: the digests of graphs whose classes are those at hand for sure.
-
-        Raises:
-            OtherShape: if what another graph has written does not fit.
-            JournalDamaged: if a row cannot be read.
-        """
-        found: list[Fact] = []
-        for row in stored:
-            if row.fact.startswith(SESSIONS):
-                said = self.said_of_graph(run, row)
-                self._older = said is not None and said[0] not in sure
-                self._codec.reads(older=self._older)
-            try:
-                found.append(self.fact(run, row))
-            except JournalDamaged as error:
-                if self._older and isinstance(error.__cause__, Unreadable):
-                    raise OtherShape(row.seq, str(error.__cause__)) from error
-                raise
-        self._older = False
-        self._codec.reads(older=False)
-        return found
+    def reads(self, *, older: bool) -> None:
+        """Say whether another graph has written what is read next: fields that are missing have their defaults."""
+        self._older = older
+        self._codec.reads(older=older)
 
     def fact(self, run: str, row: Row) -> Fact:
         """Return the fact of a row.

@@ -27,14 +27,14 @@ from graphflow.events import (
 )
 from graphflow.graphs.graph import Graph
 from graphflow.graphs.kinds import kinds_of
-from graphflow.model.codec import Codec, Kinds, MissingSecrets
+from graphflow.model.codec import Codec, Kinds, MissingSecrets, Unreadable
 from graphflow.model.frozen import FrozenDict
 from graphflow.model.ids import Path, path_text
 from graphflow.runtime.advance import Fold
 from graphflow.runtime.checksums import ENTRY, without_checksum
 from graphflow.runtime.core import RECORDED
 from graphflow.runtime.recall import Recall
-from graphflow.runtime.rows import SESSIONS, OtherShape, Rows, Unread, same, upgraded
+from graphflow.runtime.rows import SESSIONS, Rows, Unread, same, upgraded
 
 Changed = Literal["refuse", "compatible"]
 
@@ -200,10 +200,22 @@ def _facts(
     by_mine = frozenset[str]() if changed == "compatible" else frozenset({mine.fingerprint})
     if before.all <= by_mine:
         return [rows.fact(run, row) for row in stored]
-    try:
-        return rows.facts(run, stored, by_mine)
-    except OtherShape as error:
-        raise _changed(run, before.parts, mine.parts, str(error)) from error
+    found: list[Fact] = []
+    older = False
+    for row in stored:
+        said = rows.said_of_graph(run, row) if row.fact.startswith(SESSIONS) else None
+        if said is not None:
+            older = said[0] not in by_mine
+            rows.reads(older=older)
+        try:
+            found.append(rows.fact(run, row))
+        except JournalDamaged as error:
+            if older and isinstance(error.__cause__, Unreadable):
+                unfit = f"record {row.seq}: {error.__cause__}"
+                raise _changed(run, before.parts, mine.parts, unfit) from error
+            raise
+    rows.reads(older=False)
+    return found
 
 
 def check_order(run: str, row: Row | Record, fact: Fact, seq: int, at: float) -> None:
