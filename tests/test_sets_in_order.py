@@ -4,10 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
+from pydantic import create_model
 
-from graphflow import Context
+from graphflow import END, START, Budget, Context, Graph, Update, extend, node, run
 from graphflow.errors import ContractError
 from graphflow.model.context import rules_of
 from graphflow.model.secrets import in_order, veiled
@@ -127,3 +129,24 @@ def test_what_does_not_fit_in_a_set_is_told_by_its_place_in_order() -> None:
         rules_of(Case).validate({"words": frozenset(("a", "b", "c", 3, "d", "e"))})
 
     assert "Case.words[0] does not fit: Input should be a valid string (given int)" in str(refused.value)
+
+
+@pytest.mark.parametrize("ours", [extend, None], ids=("extend", "no reducer"))
+async def test_a_set_is_refused_where_the_field_has_an_order(ours: object, anyio_backend: str) -> None:
+    """Each fold of it would give another order; the update, and what `into=` takes, is refused by name."""
+    kind: Any = tuple[str, ...] if ours is None else Annotated[tuple[str, ...], ours]
+    case: Any = create_model("Case", __base__=Context, words=(kind, ()))
+
+    nodes: list[Any] = [
+        node(name="gives")(lambda state: Update(words=frozenset("ab"))),
+        node(name="gives", into="words")(lambda state: frozenset("ab")),
+    ]
+    for gives in nodes:
+        graph: Graph[Any] = Graph("g", START >> gives >> END, context=case, budget=Budget(node_runs=1))
+        result = await run(graph, case())
+
+        assert result.reason is not None
+        assert result.reason.code == "contract"
+        assert "Case.words has no order: a frozenset, where the field has one. Give it as" in result.reason.text
+
+    assert rules_of(case).trusting().validate({"words": frozenset("a")}) == {"words": ("a",)}

@@ -159,11 +159,13 @@ class FieldRule(NamedTuple):
         name: the field.
         validate: returns an update of it, validated.
         reducer: makes its next value of the present one and an update; one of the user's looks at what it has made.
+        lenient: as `validate`, but a value without an order becomes one with some order.
     """
 
     name: str
     validate: Callable[[Any], Any]
     reducer: Reducer | None
+    lenient: Callable[[Any], Any]
 
 
 class ContextRules:
@@ -197,11 +199,13 @@ class ContextRules:
         self._exact: dict[str, Callable[[Any], Any]] | None = None
 
     def trusting(self) -> ContextRules:
-        """Return the rules by which nobody looks at what a reducer of the user's makes, as it was before edition 2."""
+        """Return the rules as they were before edition 2: a reducer of the user's is trusted, a set gets some order."""
         if self._trusting is None:
             self._trusting = found = copy.copy(self)
             plain = {name: reducer_of(info.metadata) for name, info in self.context.model_fields.items()}
-            found.fields = {name: rule._replace(reducer=plain[name]) for name, rule in self.fields.items()}
+            found.fields = {
+                name: rule._replace(reducer=plain[name], validate=rule.lenient) for name, rule in self.fields.items()
+            }
         return self._trusting
 
     def check(self, given: Context) -> None:
@@ -312,7 +316,22 @@ def _field_rule(context: type[Context], name: str) -> FieldRule:
     assert isinstance(validator, SchemaValidator) or hasattr(validator, "validate_python")  # noqa: S101 - for the checker
     if reducer is not None and reducer not in OURS:
         reducer = _checking(reducer, context, name)
-    return FieldRule(name, validator.validate_python, reducer)
+    lenient = validator.validate_python
+    ordered = typing.get_origin(typing.get_args(kind)[0] if typing.get_origin(kind) is typing.Annotated else kind)
+    return FieldRule(name, _in_some_order(lenient, context, name) if ordered is tuple else lenient, reducer, lenient)
+
+
+def _in_some_order(validate: Callable[[Any], Any], context: type[Context], name: str) -> Callable[[Any], Any]:
+    """Return a validator that raises ContractError where a set is given, which has another order in each process."""
+
+    def checking(value: Any) -> Any:
+        if isinstance(value, (set, frozenset)):
+            what = f"an update of {context.__name__}.{name} has no order: a {class_of(value).__name__}"
+            msg = f"{what}, where the field has one. Give it as tuple(sorted(...))."
+            raise ContractError(msg)
+        return validate(value)
+
+    return checking
 
 
 def _checking(reducer: Reducer, context: type[Context], name: str) -> Reducer:
