@@ -27,6 +27,7 @@ from graphflow.events import (
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
+from graphflow.model.exact import short
 from graphflow.model.frozen import Json
 from graphflow.model.ids import parse_path, path_text
 from graphflow.model.outcome import NOTHING
@@ -338,9 +339,10 @@ def answer_to(
     except ValidationError as error:
         from graphflow.runtime.asking import problems_text  # where something is wrong already
 
-        kind = type(value).__name__  # and not the value: people are asked for secrets, too
         why = problems_text(error).removeprefix("the whole: ")
-        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {why}."
+        shows = "input_value=" in str(error)  # a class that holds secrets forbids it
+        given = f" {short(value)} to {question!r}" if shows else f" to {question!r}, a {type(value).__name__},"
+        msg = f"the answer{given} does not fit {_named(schema)}: {why}."
         raise UsageError(msg) from error
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
