@@ -382,7 +382,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_question_stays() -
     """The answerer gets the error; the run does not hear of it."""
     async with start(line(Human("h", "how many?", schema=int)), Nothing()) as running:
         (question,) = (await running.result()).questions
-        with pytest.raises(UsageError, match="the answer to 'h', a str, does not fit int: Input"):
+        with pytest.raises(UsageError, match="the answer 'many' to 'h' does not fit int: Input"):
             running.answer(question.id, "many")
         assert running.questions == (question,)
         running.answer(question.id, 3)

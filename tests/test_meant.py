@@ -100,6 +100,11 @@ async def returned(value: Callable[[State[Any]], object], **options: Any) -> Res
     return result
 
 
+def one_item(_: State[Case]) -> tuple[str, ...]:
+    """Give what a map runs over."""
+    return ("x",)
+
+
 async def late() -> int:
     """Give a number, once it is awaited."""
     return 1
@@ -213,7 +218,7 @@ def test_only_the_cause_is_told_and_not_what_follows_from_it() -> None:
 def test_a_map_without_a_bound_wants_no_number_of_runs() -> None:
     """Nobody reads "inf" in a warning."""
     end = Join("j")
-    lanes: Any = loose(a).map(b, over=lambda _: ("x",), join=end)
+    lanes: Any = loose(a).map(b, over=one_item, join=end)
 
     warnings = [str(found) for found in check_graph(graph(START >> a, lanes, end >> END))]
 
@@ -307,7 +312,7 @@ async def test_an_answer_of_another_type_is_refused_in_words(anyio_backend: str)
     """From the handle, and on resume."""
     asks = graph(START >> Human("h", "Sure?", schema=bool) >> END)
     journal = MemoryJournal()
-    words = "the answer to 'h', a str, does not fit bool: Input should be a valid boolean"
+    words = "the answer 'maybe' to 'h' does not fit bool: Input should be a valid boolean"
 
     async with start(asks, Case(), journal=journal, run_id="r") as running:
         waiting = await running.result()

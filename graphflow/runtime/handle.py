@@ -27,6 +27,7 @@ from graphflow.events import (
 from graphflow.graphs.graph import Graph
 from graphflow.model.context import Context
 from graphflow.model.contract import Reason, Report
+from graphflow.model.exact import short
 from graphflow.model.frozen import Json
 from graphflow.model.ids import parse_path, path_text
 from graphflow.model.outcome import NOTHING
@@ -336,11 +337,11 @@ def answer_to(
     except ValidationError as error:
         from graphflow.runtime.asking import problems_text  # where something is wrong already
 
-        found = without_input(error) if holds_secret(schema) else error
-        kind = type(value).__name__  # and not the value: people are asked for secrets, too
-        why = problems_text(found).removeprefix("the whole: ")
-        msg = f"the answer to {question!r}, a {kind}, does not fit {_named(schema)}: {why}."
-        raise UsageError(msg) from (error if found is error else None)
+        hidden = holds_secret(schema) or "input_value=" not in str(error)  # a class that holds secrets forbids it
+        why = problems_text(without_input(error) if hidden else error).removeprefix("the whole: ")
+        told = f" to {question!r}, a {type(value).__name__}," if hidden else f" {short(value)} to {question!r}"
+        msg = f"the answer{told} does not fit {_named(schema)}: {why}."
+        raise UsageError(msg) from (None if hidden else error)
     if runner.store is not None:
         runner.store.rows.check(given, f"the answer to {question!r}")
     return AnswerGiven(question, given)

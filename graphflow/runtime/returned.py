@@ -114,7 +114,8 @@ def _of_context(outcome: Context, command: StartBody) -> tuple[str, str] | None:
     mine: Any = command.state.context
     if command.node.into is not None or class_of(mine) not in class_of(outcome).__mro__:
         return None
-    old, new = vars(mine), vars(outcome)
+    old = cast("dict[str, Any]", vars(mine))
+    new = vars(outcome)
     changed = [field for field in new if field not in old or old[field] is not new[field]]
     instead = f"To change the context return {_update(changed)}; to give it as the output, Done(...) of it."
     return f"a whole {type(outcome).__name__}, which changes nothing", instead
