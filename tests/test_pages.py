@@ -1,11 +1,13 @@
 """The pages of the documentation speak of what is there: their pictures, links, tests and modules."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import pytest
 
+from graphflow.events.records import Decision, Fact, Heard, ListenerFailed, kind_of
 from graphflow.model.contract import Code
 from tests.pictures import FOLDER, PICTURES, PLOTS, draw_all, drawn_from, seal
 from tests.support import PACKAGE, ROOT
@@ -42,6 +44,19 @@ def missing(page: str, folder: Path) -> list[str]:
 def test_what_a_page_names_is_there(path: Path) -> None:
     """Every link leads to a file, and every module and test that is named exists."""
     assert missing(path.read_text("utf-8"), path.parent) == []
+
+
+def test_the_page_of_events_has_each_kind_with_its_fields() -> None:
+    """Facts, decisions, and what is heard alone: in a row of their own, with the fields that a listener finds."""
+    page = (ROOT / "docs" / "events.md").read_text("utf-8")
+    rows = {
+        row[0]: set(re.findall(r"`(\w+)`", row[2]))
+        for row in re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \|$", page, re.MULTILINE)
+    }
+
+    kinds: list[Any] = [*get_args(Fact), *get_args(Decision), *get_args(Heard), ListenerFailed]
+
+    assert rows == {kind_of(kind): {field.name for field in fields(kind)} - {"path"} for kind in kinds}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from graphflow.graphs.graph import Graph
 from graphflow.graphs.look import as_graph, nested_graphs
 from graphflow.model.context import Context, add, append, extend, reducer_of, union
 from graphflow.model.contract import CODES, LATER_CODES
-from graphflow.model.secrets import hides, holds_secret, read_hints, veiled
+from graphflow.model.secrets import hides, holds_secret, in_order, read_hints, veiled
 from graphflow.nodes.agent import Agent
 from graphflow.nodes.base import Node
 from graphflow.nodes.edges import (
@@ -313,9 +313,13 @@ def _is_type(value: Any) -> bool:
 
 
 class _Schema(GenerateJsonSchema):
-    """A default that is no JSON is left out, and not warned of."""
+    """A default that is no JSON is left out, and not warned of; sets in it stand in a fixed order."""
 
     ignored_warning_kinds: set[JsonSchemaWarningKind] = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def encode_default(self, dft: Any) -> Any:
+        """Write a default, in every process alike."""
+        return super().encode_default(in_order(dft))
 
 
 class _Shown(_Schema):

@@ -24,7 +24,7 @@ from pydantic_core import SchemaValidator
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import class_of, mutable_part, mutable_value
 from graphflow.model.misfits import ill_kept, misfit
-from graphflow.model.secrets import MARKED, SHOWN, secret, secret_fields, veiled
+from graphflow.model.secrets import MARKED, SHOWN, in_order, secret, secret_fields, veiled
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -217,7 +217,8 @@ class ContextRules:
             try:
                 exact(value)
             except ValidationError as error:
-                raise ill_kept(self.context, name, value, error, hidden=hidden) from (None if hidden else error)
+                why = _steady(exact, value, error)
+                raise ill_kept(self.context, name, value, why, hidden=hidden) from (None if hidden else error)
             found = mutable_value(value)
             if found is not None:
                 raise ill_kept(self.context, name, value, found, hidden=hidden)
@@ -239,7 +240,7 @@ class ContextRules:
                 valid = checked[name] = rule.validate(value)
             except ValidationError as error:
                 hidden = name in self.hidden
-                text = _explain(self.context.__name__, name, error, hidden=hidden)
+                text = _explain(self.context.__name__, name, _steady(rule.validate, value, error), hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
             found = mutable_value(valid)
             if found is not None:  # such as an instance of a subclass with fields of its own
@@ -326,7 +327,8 @@ def _checking(reducer: Reducer, context: type[Context], name: str) -> Reducer:
             valid = exact(made)
         except ValidationError as error:
             hidden = name in secrets_of(context)
-            raise misfit(reducer, context, name, made, error, hidden=hidden) from (None if hidden else error)
+            why = _steady(exact, made, error)
+            raise misfit(reducer, context, name, made, why, hidden=hidden) from (None if hidden else error)
         found = mutable_value(valid)
         if found is not None:
             raise misfit(reducer, context, name, made, found, hidden=name in secrets_of(context))
@@ -369,6 +371,17 @@ def _second_annotation(reducer: Reducer, kind: Any) -> Any:
         return kind
     second = hints.get(parameters[1], kind) if len(parameters) > 1 else kind
     return kind if isinstance(second, TypeVar) else second
+
+
+def _steady(validate: Callable[[Any], Any], value: Any, error: ValidationError) -> ValidationError:
+    """Return why a value does not fit in words that are the same in every process, in whatever order its sets are."""
+    ordered = in_order(value)
+    if ordered is not value:
+        try:
+            validate(ordered)
+        except ValidationError as again:
+            return again
+    return error
 
 
 def _explain(context: str, name: str, error: ValidationError, *, hidden: bool) -> str:

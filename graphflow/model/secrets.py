@@ -10,7 +10,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast, final
 
 import pydantic
@@ -201,7 +201,8 @@ _DEEPEST: Final = 100
 def veiled(value: Any) -> Any:
     """Return a value as it may be shown: a copy without the values of marked fields, wherever in it they stand.
 
-    Where there is nothing to hide it is the value itself. A class of the user shows the copy in its own way. Never
+    Where there is nothing to hide it is the value itself. A class of the user shows the copy in its own way. Sets are
+    shown in a fixed order: a text that is decided must be the same in another process, whose hashes are others. Never
     raises: what cannot be copied is the name of its class.
 
     >>> from typing import Annotated, NamedTuple
@@ -214,9 +215,23 @@ def veiled(value: Any) -> Any:
     if type(value) in _BARE:
         return value
     try:
-        return _veiled(value, set())
+        return _veiled(value, _Way(hide=True))
     except Exception:  # noqa: BLE001 - a user's class may do anything when it is copied, and nothing of it may be shown
         return f"<{type(value).__qualname__}>"
+
+
+def in_order(value: Any) -> Any:
+    """Return a value with the sets in it in a fixed order, whatever the hashes of this process are.
+
+    >>> in_order({"a": frozenset("cab")})
+    {'a': frozenset({'a', 'b', 'c'})}
+    """
+    if type(value) in _BARE:
+        return value
+    try:
+        return _veiled(value, _Way(hide=False))
+    except Exception:  # noqa: BLE001 - a user's class may do anything when it is copied
+        return value
 
 
 def veiled_args(kind: type[Any], args: Iterable[tuple[str | None, Any]]) -> list[tuple[str | None, Any]]:
@@ -231,8 +246,49 @@ def veiled_repr(value: Any) -> str:
     return f"{type(value).__qualname__}({', '.join(f'{name}={veiled(getattr(value, name))!r}' for name in names)})"
 
 
-def _veiled(value: Any, way: set[int]) -> Any:
-    """Return a value without its secrets; `way` are the values that it stands in: one that holds itself has an end."""
+class _Way(set[int]):
+    """The values that one stands in, so that one that holds itself has an end; and whether secrets are hidden."""
+
+    __slots__ = ("hide",)
+
+    def __init__(self, *, hide: bool) -> None:
+        super().__init__()
+        self.hide = hide
+
+    def marks_of(self, kind: type[Any]) -> frozenset[str]:
+        """The fields of a class that are hidden here."""
+        return marks_of(cast("Any", kind)) if self.hide else frozenset()
+
+
+class _InOrder(frozenset[Any]):
+    """A set that is gone through, and shown, in a fixed order."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(sorted(super().__iter__(), key=_place_of))
+
+    def __repr__(self) -> str:
+        return f"frozenset({{{', '.join(map(repr, self))}}})"
+
+
+class _OpenInOrder(_InOrder):
+    """The same of a set that can be changed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{{{', '.join(map(repr, self))}}}"
+
+
+def _place_of(item: object) -> tuple[str, int, str]:
+    """By what the items of a set are put in order: whole numbers by the length of their text, then all by the text."""
+    text = repr(item)
+    return type(item).__qualname__, len(text) if type(item) is int else 0, text
+
+
+def _veiled(value: Any, way: _Way) -> Any:
+    """Return a value without its secrets, and with its sets in order."""
     kind = cast("Any", type(value))
     if kind in _BARE or isinstance(value, type):
         return value
@@ -247,7 +303,7 @@ def _veiled(value: Any, way: set[int]) -> Any:
     return made
 
 
-def _how(kind: Any) -> Callable[[Any, Any, set[int]], Any] | None:
+def _how(kind: Any) -> Callable[[Any, Any, _Way], Any] | None:
     if issubclass(kind, BaseModel):
         return _veiled_model
     if issubclass(kind, Mapping):
@@ -257,8 +313,8 @@ def _how(kind: Any) -> Callable[[Any, Any, set[int]], Any] | None:
     return _veiled_fields if dataclasses.is_dataclass(kind) else None
 
 
-def _veiled_model(kind: Any, value: Any, way: set[int]) -> Any:
-    hidden: frozenset[str] = marks_of(kind)
+def _veiled_model(kind: Any, value: Any, way: _Way) -> Any:
+    hidden = way.marks_of(kind)
     held: dict[str, Any] = value.__dict__
     parts: dict[str, Any] = {name: held[name] for name in kind.model_fields if name in held}
     changed: dict[str, Any] = {}
@@ -277,24 +333,27 @@ def _veiled_model(kind: Any, value: Any, way: set[int]) -> Any:
     return copied
 
 
-def _veiled_table(kind: Any, value: Any, way: set[int]) -> Any:
+def _veiled_table(kind: Any, value: Any, way: _Way) -> Any:
     table = cast("Mapping[Any, Any]", value)
     pairs = [(_veiled(key, way), _veiled(item, way)) for key, item in table.items()]
     same = all(k is key and v is item for (k, v), (key, item) in zip(pairs, table.items(), strict=True))
     return value if same else _remade(kind, dict(pairs))
 
 
-def _veiled_items(kind: Any, value: Any, way: set[int]) -> Any:
+def _veiled_items(kind: Any, value: Any, way: _Way) -> Any:
     names: tuple[str, ...] = getattr(kind, "_fields", ()) if tuple in kind.__mro__ else ()
-    hidden: frozenset[str] = marks_of(kind) if names else frozenset()
+    hidden: frozenset[str] = way.marks_of(kind) if names else frozenset()
     places = {place for place, name in enumerate(names) if name in hidden}
     items: list[Any] = [SHOWN if place in places else _veiled(item, way) for place, item in enumerate(value)]
-    if all(map(operator.is_, items, value)):
+    same = all(map(operator.is_, items, value))
+    if same and kind not in (set, frozenset):
         return value
     if tuple in kind.__mro__:
         make = cast("Any", tuple).__new__  # past a constructor of its own
         return make(kind, items)
-    return _remade(kind, items)
+    if kind in (set, frozenset) and len(items) > 1:
+        return (_OpenInOrder if kind is set else _InOrder)(items)
+    return value if same else _remade(kind, items)
 
 
 def _remade(kind: Any, parts: Any) -> Any:
@@ -305,8 +364,8 @@ def _remade(kind: Any, parts: Any) -> Any:
         return parts
 
 
-def _veiled_fields(kind: Any, value: Any, way: set[int]) -> Any:
-    hidden: frozenset[str] = marks_of(kind)
+def _veiled_fields(kind: Any, value: Any, way: _Way) -> Any:
+    hidden = way.marks_of(kind)
     parts = {item.name: getattr(value, item.name) for item in dataclasses.fields(value) if hasattr(value, item.name)}
     changed: dict[str, Any] = {name: SHOWN if name in hidden else _veiled(part, way) for name, part in parts.items()}
     if all(changed[name] is part for name, part in parts.items()):

@@ -26,6 +26,7 @@ from typing import (
 from graphflow.errors import UsageError
 from graphflow.model.context import Context
 from graphflow.model.contract import Brief
+from graphflow.model.secrets import veiled
 from graphflow.model.state import State
 from graphflow.model.thread import History
 from graphflow.nodes.checked import checked_bound, checked_failure, checked_sync, checked_text
@@ -426,7 +427,7 @@ def on(value: Any, to: Node[Any] | Chain[Any] | Terminal, *, max_hops: int | Non
         UsageError: if the target or the bound makes no sense.
     """
     branch = as_branch(to, "on: to")
-    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {value!r}", branch.chain)
+    return Branch(branch.target, Equals(value), checked_bound("on", max_hops), f"= {veiled(value)!r}", branch.chain)
 
 
 def on_active(agent: Node[Any], *, max_hops: int | None = None) -> Branch[Any]:

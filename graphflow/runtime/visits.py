@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -464,6 +465,10 @@ class Visits(Attempts):
         self.take(token, edge, () if note is None and self.edition else (Message(visit.station.name, note),))
 
 
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
+"""Where an object lies in memory, as its class shows it: a question's text must be the same in another process."""
+
+
 def _for_people(value: Any) -> str:
     """Return what arrived as a person reads it."""
     if isinstance(value, Brief):
@@ -471,7 +476,7 @@ def _for_people(value: Any) -> str:
     if isinstance(value, Report):
         return "; ".join(part for part in (value.finding, value.reason.text if value.reason else "") if part)
     try:
-        return str(veiled(value))
+        return _ADDRESS.sub("", str(veiled(value)))
     except Exception as error:  # noqa: BLE001 - a user's class, or a number of too many digits
         return f"(a {type(value).__name__} whose text could not be made: {type(error).__name__})"
 
