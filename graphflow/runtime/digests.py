@@ -6,19 +6,17 @@ import dataclasses
 import datetime as dt
 import enum
 import fractions
-import functools
 import hashlib
 import json
 import pathlib
 import uuid
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from decimal import Decimal
 from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from graphflow.model.secrets import MARKED, SECRET_TYPES, holds_secret, veiled
+from graphflow.model.secrets import MARKED, SECRET_TYPES
 
 _TEXTS: Final = (Decimal, fractions.Fraction, complex, dt.datetime, dt.date, dt.time, dt.timedelta, uuid.UUID)
 """Classes whose text says all."""
@@ -33,29 +31,7 @@ def digest(value: object) -> str:
     >>> digest(({"b", "a"}, 1)) == digest(({"a", "b"}, 1)), digest((1,)) == digest((1.0,))
     (True, False)
     """
-    return _digest(value, MARKED)
-
-
-def items_digest(items: tuple[Any, ...], context: type[Any]) -> str | None:
-    """Return a digest of a map's items, as `digest` does; None where a context can hold secrets, of which they may be.
-
-    What is marked is known by its class alone, so that it matters not which other classes a process has met.
-
-    >>> class Case:
-    ...     pass
-    >>> items_digest(("a", "b"), Case) == items_digest(("b", "a"), Case)
-    False
-    """
-    return None if _can_hold_secrets(cast("Any", context)) else _digest(veiled(items), frozenset())
-
-
-@functools.lru_cache(maxsize=256)
-def _can_hold_secrets(kind: type[Any]) -> bool:
-    return holds_secret(kind)
-
-
-def _digest(value: object, hidden: AbstractSet[str]) -> str:
-    text = json.dumps(_plain(value, 0, hidden), separators=(",", ":"))
+    text = json.dumps(_plain(value, 0), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -63,7 +39,7 @@ _PLAINEST: Final[frozenset[type]] = frozenset({str, bool, int})
 _DEEPEST: Final = 100
 
 
-def _plain(value: Any, depth: int, hidden: AbstractSet[str]) -> Any:
+def _plain(value: Any, depth: int) -> Any:
     kind = cast("Any", type(value))
     name = kind.__qualname__
     if kind is int and value.bit_length() >= 64:  # noqa: PLR2004 - of any length
@@ -78,19 +54,18 @@ def _plain(value: Any, depth: int, hidden: AbstractSet[str]) -> Any:
     if isinstance(value, enum.Enum):
         return {name: str(value.name)}
     if isinstance(value, set | frozenset):
-        return {name: sorted((_plain(item, below, hidden) for item in cast("Any", value)), key=json.dumps)}
+        return {name: sorted((_plain(item, below) for item in cast("Any", value)), key=json.dumps)}
     if isinstance(value, Mapping):
-        pairs = [[_plain(key, below, hidden), _plain(item, below, hidden)] for key, item in cast("Any", value).items()]
+        pairs = [[_plain(key, below), _plain(item, below)] for key, item in cast("Any", value).items()]
         return {name: sorted(pairs, key=json.dumps)}
     if isinstance(value, list | tuple):
-        return {name: [_plain(item, below, hidden) for item in cast("Any", value)]}
+        return {name: [_plain(item, below) for item in cast("Any", value)]}
     if isinstance(value, BaseModel):
-        return {name: _fields(dict(value), below, hidden)}
+        return {name: _fields(dict(value), below)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        table = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-        return {name: _fields(table, below, hidden)}
+        return {name: _fields({item.name: getattr(value, item.name) for item in dataclasses.fields(value)}, below)}
     return {name: None}
 
 
-def _fields(table: dict[str, Any], depth: int, hidden: AbstractSet[str]) -> dict[str, Any]:
-    return {name: None if name in hidden else _plain(item, depth, hidden) for name, item in table.items()}
+def _fields(table: dict[str, Any], depth: int) -> dict[str, Any]:
+    return {name: None if name in MARKED else _plain(item, depth) for name, item in table.items()}
