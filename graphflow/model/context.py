@@ -221,7 +221,8 @@ class ContextRules:
             try:
                 exact(value)
             except ValidationError as error:
-                raise ill_kept(self.context, name, value, error, hidden=hidden) from (None if hidden else error)
+                why = _steady(exact, value, error)
+                raise ill_kept(self.context, name, value, why, hidden=hidden) from (None if hidden else error)
             found = mutable_value(value)
             if found is not None:
                 raise ill_kept(self.context, name, value, found, hidden=hidden)
@@ -243,7 +244,7 @@ class ContextRules:
                 valid = checked[name] = rule.validate(value)
             except ValidationError as error:
                 hidden = name in self.hidden
-                text = _explain(self.context.__name__, name, _steady(rule, value, error), hidden=hidden)
+                text = _explain(self.context.__name__, name, _steady(rule.validate, value, error), hidden=hidden)
                 raise ContractError(text) from (None if hidden else error)
             if not PROVED.get(class_of(valid)) and (found := mutable_value(valid)) is not None:
                 where, what, instead = found  # such as an instance of a subclass with fields of its own
@@ -344,7 +345,8 @@ def _checking(reducer: Reducer, context: type[Context], name: str) -> Reducer:
             valid = exact(made)
         except ValidationError as error:
             hidden = name in secrets_of(context)
-            raise misfit(reducer, context, name, made, error, hidden=hidden) from (None if hidden else error)
+            why = _steady(exact, made, error)
+            raise misfit(reducer, context, name, made, why, hidden=hidden) from (None if hidden else error)
         found = mutable_value(valid)
         if found is not None:
             raise misfit(reducer, context, name, made, found, hidden=name in secrets_of(context))
@@ -389,12 +391,12 @@ def _second_annotation(reducer: Reducer, kind: Any) -> Any:
     return kind if isinstance(second, TypeVar) else second
 
 
-def _steady(rule: FieldRule, value: Any, error: ValidationError) -> ValidationError:
+def _steady(validate: Callable[[Any], Any], value: Any, error: ValidationError) -> ValidationError:
     """Return why a value does not fit in words that are the same in every process, in whatever order its sets are."""
     ordered = in_order(value)
     if ordered is not value:
         try:
-            rule.validate(ordered)
+            validate(ordered)
         except ValidationError as again:
             return again
     return error

@@ -6,19 +6,17 @@ import dataclasses
 import datetime as dt
 import enum
 import fractions
-import functools
 import hashlib
 import json
 import pathlib
 import uuid
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from graphflow.model.secrets import MARKED, SECRET_TYPES, holds_secret, marks_of, veiled
+from graphflow.model.secrets import MARKED, SECRET_TYPES, marks_of
 
 _TEXTS: Final = (Decimal, fractions.Fraction, complex, dt.datetime, dt.date, dt.time, dt.timedelta, uuid.UUID)
 """Classes whose text says all."""
@@ -37,40 +35,7 @@ def digest(value: object, *, whole: bool = False) -> str:
     >>> digest(({"b", "a"}, 1)) == digest(({"a", "b"}, 1)), digest((1,)) == digest((1.0,))
     (True, False)
     """
-    return _digest(value, _Way(whole=whole, named=MARKED))
-
-
-def items_digest(items: tuple[Any, ...], context: type[Any]) -> str | None:
-    """Return a digest of a map's items, as `digest` does; None where a context can hold secrets, of which they may be.
-
-    What is marked is known by its class alone, so that it matters not which other classes a process has met.
-
-    >>> class Case:
-    ...     pass
-    >>> items_digest(("a", "b"), Case) == items_digest(("b", "a"), Case)
-    False
-    """
-    return (
-        None
-        if _can_hold_secrets(cast("Any", context))
-        else _digest(veiled(items), _Way(whole=False, named=frozenset()))
-    )
-
-
-@functools.lru_cache(maxsize=256)
-def _can_hold_secrets(kind: type[Any]) -> bool:
-    return holds_secret(kind)
-
-
-class _Way(NamedTuple):
-    """How a digest is made: of everything, or without marked fields; and which names are marked in whatever class."""
-
-    whole: bool
-    named: AbstractSet[str]
-
-
-def _digest(value: object, way: _Way) -> str:
-    text = json.dumps(_plain(value, 0, way), separators=(",", ":"))
+    text = json.dumps(_plain(value, 0, whole), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -78,7 +43,7 @@ _PLAINEST: Final[frozenset[type]] = frozenset({str, bool, int})
 _DEEPEST: Final = 100
 
 
-def _plain(value: Any, depth: int, way: _Way) -> Any:
+def _plain(value: Any, depth: int, whole: bool) -> Any:  # noqa: FBT001 - private
     kind = cast("Any", type(value))
     name = kind.__qualname__
     if kind is int and value.bit_length() >= 64:  # noqa: PLR2004 - of any length
@@ -93,24 +58,24 @@ def _plain(value: Any, depth: int, way: _Way) -> Any:
     if isinstance(value, enum.Enum):
         return {name: str(value.name)}
     if isinstance(value, set | frozenset):
-        return {name: sorted((_plain(item, below, way) for item in cast("Any", value)), key=json.dumps)}
+        return {name: sorted((_plain(item, below, whole) for item in cast("Any", value)), key=json.dumps)}
     if isinstance(value, Mapping):
-        pairs = [[_plain(key, below, way), _plain(item, below, way)] for key, item in cast("Any", value).items()]
+        pairs = [[_plain(key, below, whole), _plain(item, below, whole)] for key, item in cast("Any", value).items()]
         return {name: sorted(pairs, key=json.dumps)}
-    hidden = frozenset[str]() if way.whole else marks_of(kind)
+    hidden = frozenset[str]() if whole else marks_of(kind)
     if isinstance(value, tuple) and hidden:
-        return {name: _fields(cast("Any", value)._asdict(), below, hidden, way)}
+        return {name: _fields(cast("Any", value)._asdict(), below, hidden, whole)}
     if isinstance(value, list | tuple):
-        return {name: [_plain(item, below, way) for item in cast("Any", value)]}
+        return {name: [_plain(item, below, whole) for item in cast("Any", value)]}
     if isinstance(value, BaseModel):
-        return {name: _fields(dict(value), below, hidden, way)}
+        return {name: _fields(dict(value), below, hidden, whole)}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-        return {name: _fields(parts, below, hidden, way)}
+        return {name: _fields(parts, below, hidden, whole)}
     return {name: None}
 
 
-def _fields(table: dict[str, Any], depth: int, hidden: frozenset[str], way: _Way) -> dict[str, Any]:
+def _fields(table: dict[str, Any], depth: int, hidden: frozenset[str], whole: bool) -> dict[str, Any]:  # noqa: FBT001
     return {
-        name: None if name in hidden or name in way.named else _plain(item, depth, way) for name, item in table.items()
+        name: None if name in hidden or name in MARKED else _plain(item, depth, whole) for name, item in table.items()
     }

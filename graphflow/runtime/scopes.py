@@ -17,7 +17,7 @@ from graphflow.model.ids import Path, Segment
 from graphflow.model.state import Message
 from graphflow.runtime.commands import CloseGroup, OpenGroup
 from graphflow.runtime.core import group_of, impossible
-from graphflow.runtime.digests import items_digest
+from graphflow.runtime.items import items_digest
 from graphflow.runtime.tables import Closing, Counters, Domain, Frame, Inbox, Scope, Token
 from graphflow.runtime.walk import Walk
 
