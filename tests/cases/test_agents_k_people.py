@@ -4,9 +4,10 @@ import itertools
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from graphflow import END, START, Agent, AskUser, Context, Graph, Human, Join, State, fork, node, start, tool
+from graphflow.errors import UsageError
 from graphflow.events import NodeEnded, Paused
 from graphflow.testing import ManualClock, call
 from tests.cases.agents import (
@@ -176,7 +177,7 @@ async def test_k3_an_answer_that_does_not_fit_is_refused_and_the_question_stays(
 
     async with start(graph, Talk(), clock=ManualClock()) as running:
         waiting = await running.result()
-        with pytest.raises(ValidationError):
+        with pytest.raises(UsageError):
             running.answer(waiting.questions[0].id, {"number": "many"})
         assert running.questions == waiting.questions
         running.answer(waiting.questions[0].id, {"number": 3})
@@ -308,7 +309,7 @@ async def test_k5_edited_arguments_must_fit_too() -> None:
     async with start(approving(), Talk(), clock=ManualClock()) as running:
         waiting = await running.result()
         for arguments in ({"amount": None}, {"invoice": 7, "amount": "much"}, {"color": "red"}):
-            with pytest.raises(ValidationError):
+            with pytest.raises(UsageError):
                 running.answer(waiting.questions[0].id, {"approve": True, "arguments": arguments})
         assert len(running.questions) == 1
 
