@@ -180,10 +180,9 @@ async def fetch() -> int:
 
 
 @node
-async def pays(state: State[Case], step: Step) -> int:
+async def pays(state: State[Case], step: Step) -> None:
     """Count what an effect costs by a function that would have to be awaited."""
-    paid: int = await step.effect("pay", fetch, usage=LATER)
-    return paid
+    await step.effect("pay", fetch, usage=LATER)
 
 
 PAYS: Final = Graph("pays", START >> pays >> END, context=Case, budget=Budget(node_runs=1))
