@@ -284,7 +284,7 @@ def test_a_budget_is_a_value() -> None:
 def plain(name: str, seconds: float = 0, **options: Any) -> Node[Any]:
     """Make a node that takes its time, then gives its name."""
 
-    async def say(_: State[Nothing], step: Step) -> str:
+    async def say(_: State[Any], step: Step) -> str:
         await step.sleep(seconds)
         return name
 

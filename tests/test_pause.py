@@ -186,8 +186,8 @@ def mapped() -> Graph[Talk]:
             return Pause(f"{state.values[0]}?", schema=str)
         return f"{'abc'[state.path[-1].lanes[0]]}={state.values[0]!r}"
 
-    def items(state: State[Talk]) -> str:
-        return "abc"
+    def items(state: State[Talk]) -> tuple[str, ...]:
+        return tuple("abc")
 
     s, j = plain("s"), plain("j")
     return Graph("main", START >> s, s.map(lane, over=items, join=j, max_items=3) >> END, context=Talk)

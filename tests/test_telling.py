@@ -193,11 +193,10 @@ async def test_an_answer_that_does_not_fit_shows_no_secret(answer: Any, anyio_ba
     journal = MemoryJournal()
     await run(GRAPH, Case(), journal=journal, run_id="r")
 
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(UsageError, match="does not fit Login") as caught:
         await resume(GRAPH, "r", journal=journal, answers={"asks": answer})
 
     assert KEY not in str(caught.value)
-    assert KEY not in repr(caught.value.errors())
     assert caught.value.__context__ is None
     assert (await resume(GRAPH, "r", journal=journal)).status == "waiting"
 

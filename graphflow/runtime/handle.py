@@ -332,19 +332,30 @@ def answer_to(
         )
         raise UsageError(msg)
     schema: Any = Json if asked.schema is None else asked.schema
+    given = _fitting(question, schema, value)
+    if runner.store is not None:
+        runner.store.rows.check(given, f"the answer to {question!r}")
+    return AnswerGiven(question, given)
+
+
+def _fitting(question: str, schema: Any, value: Any) -> Any:
+    """Return an answer as its question wants it.
+
+    Raises:
+        UsageError: if it does not fit, from what pydantic says; alone where that holds what may be a secret.
+    """
     try:
-        given = TypeAdapter(schema).validate_python(value)
+        return TypeAdapter(schema).validate_python(value)
     except ValidationError as error:
         from graphflow.runtime.asking import problems_text  # where something is wrong already
 
         hidden = holds_secret(schema) or "input_value=" not in str(error)  # a class that holds secrets forbids it
         why = problems_text(without_input(error) if hidden else error).removeprefix("the whole: ")
         told = f" to {question!r}, a {type(value).__name__}," if hidden else f" {short(value)} to {question!r}"
-        msg = f"the answer{told} does not fit {_named(schema)}: {why}."
-        raise UsageError(msg) from (None if hidden else error)
-    if runner.store is not None:
-        runner.store.rows.check(given, f"the answer to {question!r}")
-    return AnswerGiven(question, given)
+        refused = UsageError(f"the answer{told} does not fit {_named(schema)}: {why}.")
+        if not hidden:
+            raise refused from error
+    raise refused
 
 
 def _named(schema: Any) -> str:
