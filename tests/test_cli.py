@@ -576,7 +576,7 @@ def test_a_graph_with_errors_does_not_run(team: Team, capsys: Printed) -> None:
     printed = capsys.readouterr()
     assert codes == [2, 2]
     assert printed.out == ""
-    assert printed.err.count("no way from 'echo' to END") == 2
+    assert printed.err.count("no way from 'echo', 'note' to END") == 2
 
 
 def test_bounds_are_numbers_or_null(team: Team, capsys: Printed) -> None:
