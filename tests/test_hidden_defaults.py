@@ -51,7 +51,7 @@ class Case(Context):
 class Creds(BaseModel, frozen=True):
     """A model with a secret."""
 
-    pin: Annotated[str, secret] = KEY
+    door_code: Annotated[str, secret] = KEY
 
 
 class Holder(BaseModel, frozen=True):
@@ -66,22 +66,22 @@ HELD = Holder()
 class Sealed(Report):
     """A report."""
 
-    pin: Annotated[str, secret] = KEY
+    door_code: Annotated[str, secret] = KEY
 
 
 class Asked(Brief):
     """A brief."""
 
-    pin: Annotated[str, secret] = KEY
+    door_code: Annotated[str, secret] = KEY
 
 
 given: list[str] = []
 
 
 @tool
-def pay(invoice: str, pin: Annotated[str, secret] = KEY, held: Holder = HELD, often: int = 7) -> str:
+def pay(invoice: str, door_code: Annotated[str, secret] = KEY, held: Holder = HELD, often: int = 7) -> str:
     """Pay."""
-    given.append(pin + held.creds.pin)
+    given.append(door_code + held.creds.door_code)
     return f"{invoice} paid {often} times"
 
 
@@ -119,7 +119,7 @@ async def test_a_default_that_is_a_secret_is_told_to_nobody(native: bool, anyio_
 
     assert result.status == "completed"
     assert given == [KEY * 2, KEY * 2]
-    assert f"pin={SHOWN}" in waiting.questions[0].text
+    assert f"door_code={SHOWN}" in waiting.questions[0].text
     told = [repr(model.requests), repr(waiting.questions), repr(await journal.read("r")), repr(result)]
     assert [KEY in text for text in (*told, *map(event_json, events))] == [False] * (4 + len(events))
     assert "often" in repr(model.requests[0])
@@ -129,9 +129,9 @@ async def test_a_default_that_is_a_secret_is_told_to_nobody(native: bool, anyio_
 
 def test_the_command_line_shows_whoever_approves_a_call_no_secret() -> None:
     """Neither a default nor what a model has written there."""
-    asked = [AskedCall(pay, {"invoice": "INV-311", **more}).arguments() for more in ({}, {"pin": "1234"})]
+    asked = [AskedCall(pay, {"invoice": "INV-311", **more}).arguments() for more in ({}, {"door_code": "1234"})]
 
-    assert [found["pin"] for found in asked] == [SHOWN, SHOWN]
+    assert [found["door_code"] for found in asked] == [SHOWN, SHOWN]
     assert asked[0]["often"] == 7
 
 
@@ -139,7 +139,7 @@ def test_a_default_that_is_a_secret_counts_in_a_fingerprint() -> None:
     """The graph of a stored run is known by it still."""
     assert KEY in pay.parameters_json
     assert KEY not in pay.spec.parameters_json
-    assert pay.hidden == {"pin"}
+    assert pay.hidden == {"door_code"}
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -167,20 +167,20 @@ async def test_a_run_of_an_older_edition_is_asked_as_it_was(
 class Data:
     """A dataclass."""
 
-    pin: Annotated[str, secret]
+    door_code: Annotated[str, secret]
     n: int = 1
 
 
 class Pair(NamedTuple):
     """A NamedTuple."""
 
-    pin: Annotated[str, secret]
+    door_code: Annotated[str, secret]
     n: int = 1
 
 
-def beside(pin: str, n: int = 1) -> tuple[Creds, int]:
+def beside(door_code: str, n: int = 1) -> tuple[Creds, int]:
     """Make a tuple with a model in it."""
-    return Creds(pin=pin), n
+    return Creds(door_code=door_code), n
 
 
 KINDS: list[Any] = [Data, Pair, beside]
