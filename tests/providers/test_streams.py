@@ -8,7 +8,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from graphflow import ANY, END, START, Agent, Graph, Join, ModelUnavailable, fork, start
+from graphflow import ANY, END, START, Agent, Graph, Join, ModelUnavailable, State, fork, node, start
 from graphflow.events import CallDelta, EffectFinished, Event, TextDelta
 from graphflow.model.ids import path_text
 from graphflow.testing import ManualClock
@@ -146,7 +146,12 @@ async def test_a_losing_branch_stops_asking() -> None:
     with ModelServer(Parts(parts)) as server:
         model = at(server)
         quick, slow = (Agent(name, model=model, instructions=f"You are {name}.") for name in ("quick", "slow"))
-        graph = Graph("g", START >> fork(quick, slow) >> Join("j", ANY, losers="cancel") >> END, context=Case)
+
+        @node
+        async def later(state: State[Case]) -> None:
+            await until(server, lambda server: bool(server.requests))  # or the slow one may be stopped before it asks
+
+        graph = Graph("g", START >> fork(later >> quick, slow) >> Join("j", ANY, losers="cancel") >> END, context=Case)
         heard = await hear(graph)
         await until(server, is_left)
 
