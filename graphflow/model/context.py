@@ -23,7 +23,7 @@ from pydantic_core import SchemaValidator
 
 from graphflow.errors import ContractError, MutableContext
 from graphflow.model.frozen import PROVED, class_of, mutable_part, mutable_value
-from graphflow.model.misfits import ill_kept, misfit
+from graphflow.model.misfits import ill_kept, misfit, place_text
 from graphflow.model.secrets import MARKED, SHOWN, hide_inputs, in_order, secret, secret_fields, veiled
 
 T = TypeVar("T")
@@ -406,7 +406,7 @@ def _explain(context: str, name: str, error: ValidationError, *, hidden: bool) -
     first = error.errors(include_url=False)[0]
     if hidden:
         return f"an update of {context}.{name}, a secret, does not fit (given {type(first.get('input')).__name__})."
-    where = "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    where = place_text(first["loc"])
     given = first.get("input")
     return f"an update of {context}.{name}{where} does not fit: {first['msg']} (given {type(given).__name__})."
 

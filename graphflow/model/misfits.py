@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel, ValidationError
@@ -51,6 +51,15 @@ def ill_kept(context: type[BaseModel], field: str, value: object, found: Found, 
     return ContractError(f"{what}: {_why(found, hidden=hidden)}. {rule}; {hint}.")
 
 
+def place_text(loc: Iterable[int | str]) -> str:
+    """Return where in a value something is wrong, as it is written behind the value.
+
+    >>> place_text(("pages", 0, "title"))
+    '.pages[0].title'
+    """
+    return "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in loc)
+
+
 def _told(value: object, *, hidden: bool) -> str:
     if value is None:
         return "None"
@@ -67,7 +76,7 @@ def _why(found: Found, *, hidden: bool) -> str:
         where, what, instead = found
         return f"it could be changed: {f'at {where}, ' if not hidden else ''}{what}; use {instead}"
     first = found.errors(include_url=False, include_input=False)[0]
-    where = "".join(f"[{step!r}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    where = place_text(first["loc"])
     return "it does not fit" if hidden else f"{f'at {where}: ' if where else ''}{first['msg']}"
 
 
