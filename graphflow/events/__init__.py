@@ -6,6 +6,7 @@ from graphflow.events.ports import Journal as Journal
 from graphflow.events.ports import Listener as Listener
 from graphflow.events.ports import StoredRun as StoredRun
 from graphflow.events.ports import Writer as Writer
+from graphflow.events.records import CHECKED as CHECKED
 from graphflow.events.records import EDITION as EDITION
 from graphflow.events.records import FORMAT as FORMAT
 from graphflow.events.records import SECRETIVE as SECRETIVE

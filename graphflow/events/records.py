@@ -98,6 +98,9 @@ EDITION: Final = 2
 SECRETIVE: Final = 2
 """The edition from which on models are told no defaults that are secrets, and digests are of none."""
 
+CHECKED: Final = 2
+"""The edition from which on what functions of the user's make is held to its types, and a map says its items."""
+
 # --- facts -----------------------------------------------------------------------------------------------------------
 
 

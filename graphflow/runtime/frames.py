@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from graphflow.errors import ContractError
-from graphflow.events import Earlier, FrameClosed, FrameOpened, Granted
+from graphflow.events import CHECKED, Earlier, FrameClosed, FrameOpened, Granted
 from graphflow.graphs.blaming import Blaming
 from graphflow.graphs.graph import Graph
 from graphflow.model.budget import Budget
@@ -44,7 +44,7 @@ class Frames(Core):
     def _rules(self, graph: Graph[Any]) -> ContextRules:
         """Return how updates are taken; a run that was stored before edition 2 has trusted its reducers."""
         rules = rules_of(graph.context)
-        return rules if self.edition > 1 else rules.trusting()
+        return rules if self.edition >= CHECKED else rules.trusting()
 
     def _continue(self, frame: Frame, after: Earlier) -> None:
         """Go on with the thread and the spending of an earlier run."""
@@ -104,7 +104,7 @@ class Frames(Core):
         try:
             context, shared = self._nested_context(graph, visit, outer)
         except Exception as error:  # noqa: BLE001 - a user's enter= may raise anything
-            fits = self.edition < 2 or not isinstance(error, ContractError)  # noqa: PLR2004 - an edition
+            fits = self.edition < CHECKED or not isinstance(error, ContractError)
             self.attempt_failed(visit, self.trouble("failed" if fits else "contract", error, visit.path))
             return
         try:
@@ -139,7 +139,7 @@ class Frames(Core):
             if not isinstance(entered, graph.context):
                 msg = f"enter= of {graph.name!r} gave a {type(entered).__name__}, not a {graph.context.__name__}."
                 raise ContractError(msg)
-            if self.edition > 1:
+            if self.edition >= CHECKED:
                 try:
                     rules_of(class_of(entered)).check(entered)
                 except ContractError as error:

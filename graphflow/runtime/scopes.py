@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphflow.errors import JoinUnmet
-from graphflow.events import NodeSkipped, ScopeClosed, ScopeOpened
+from graphflow.events import CHECKED, NodeSkipped, ScopeClosed, ScopeOpened
 from graphflow.graphs.compiled import Edge, ForkOut, Key, MapOut
 from graphflow.model.contract import Code, Reason, Report
 from graphflow.model.frozen import class_of
@@ -71,7 +71,7 @@ class Scopes(Walk):
         if out.max_items is not None and len(items) > out.max_items:
             self._refused(token, "max_items", out.max_items, f"a map of {name!r} over more than {out.max_items} items")
             return
-        told = items_digest(items, class_of(token.context)) if self.stored and self.edition > 1 else None
+        told = items_digest(items, class_of(token.context)) if self.stored and self.edition >= CHECKED else None
         scope = self._open_scope(token, out, len(items), path, told)
         frame, at, base, lanes = token.frame, token.at, token.context, token.lanes
         live: dict[int, Token] = {}

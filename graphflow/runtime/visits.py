@@ -14,6 +14,7 @@ from graphflow.errors import (
     UnknownTarget,
 )
 from graphflow.events import (
+    CHECKED,
     HookAnswered,
     NodeEnded,
     NodeReentered,
@@ -319,7 +320,7 @@ class Visits(Attempts):
     ) -> None:
         """Let an attempt fail whose update does not fit, or whose reducer raised."""
         code: Code = "contract" if isinstance(error, ContractError) else "failed"
-        if isinstance(error, ContractError) and self.edition > 1:
+        if isinstance(error, ContractError) and self.edition >= CHECKED:
             error = with_reducer(error, rules, deltas)
         self.attempt_failed(visit, self.trouble(code, error, visit.path))
 

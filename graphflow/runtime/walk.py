@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from graphflow.errors import ConflictError, ContractError
-from graphflow.events import EdgeTaken
+from graphflow.events import CHECKED, EdgeTaken
 from graphflow.graphs.compiled import ChooseOut, Edge, ForkOut, Key, MapOut, NextOut, Out
 from graphflow.model.contract import Code, Reason
 from graphflow.model.frozen import mutable_value
@@ -87,7 +87,7 @@ class Walk(Core):
             case MapOut():
                 most = None if out.max_items is None else out.max_items + 1  # one more shows that the bound is hit
                 found: Any = out.over(state)
-                if self.edition > 1:
+                if self.edition >= CHECKED:
                     _check_order(found)
                 return _frozen_items(tuple(itertools.islice(found, most)))
             case NextOut():
@@ -286,7 +286,7 @@ class Walk(Core):
                 try:
                     context = rules.apply(context, fields)
                 except Exception as error:  # noqa: BLE001 - a user's reducer may raise anything
-                    fits = self.edition < 2 or not isinstance(error, ContractError)  # noqa: PLR2004 - an edition
+                    fits = self.edition < CHECKED or not isinstance(error, ContractError)
                     return self.trouble("failed" if fits else "contract", error, writer)
                 updates.append(Written(fields, writer))
             writers.update(mine)
